@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package control defines the JSON bodies and headers of the calls between the gateway and its
+// workers. It has types and their checks, no I/O. docs/wire.md describes the same calls for readers.
+package control
+
+import (
+	"encoding/json"
+
+	"afterimage/internal/embedding"
+)
+
+// Paths of the worker API.
+const (
+	PathWorker   = "/v1/worker"           // GET: Announcement
+	PathGeometry = "/v1/geometry"         // POST Encoder: GeometryRequest -> GeometryResponse
+	PathEncode   = "/v1/encode"           // POST Encoder: EncodeRequest + image bytes -> EncodeResponse
+	PathPrepare  = "/v1/prepare"          // POST P/D: PrepareRequest -> PrepareResponse; DELETE /v1/prepare/{request}
+	PathChat     = "/v1/chat/completions" // POST P/D: the client's body, media replaced by item parts
+)
+
+// Headers of the worker API.
+const (
+	HeaderRequestID = "X-Request-Id"
+	// HeaderEncoder, sent by a client to the gateway, picks an Encoder by index or name for a
+	// demonstration.
+	HeaderEncoder = "X-Afterimage-Encoder"
+)
+
+// EncodeContentType is the media type of an encode body: one line of JSON (EncodeRequest), a line
+// feed, then the image files back to back, in item order, ItemBytes long each.
+const EncodeContentType = "application/x-afterimage-encode"
+
+// ItemPartType is the type of the content part that replaces a media part in the body for P/D:
+// {"type":"afterimage_item","index":0}.
+const ItemPartType = "afterimage_item"
+
+// Announcement is what a worker says of itself. The gateway asks for it once per probe.
+type Announcement struct {
+	Role     string          `json:"role"` // "encoder" or "prefill"
+	Name     string          `json:"name"` // unique in the fleet, e.g. "encoder-0"
+	Boot     string          `json:"boot"` // random per process start
+	Version  string          `json:"version"`
+	Model    string          `json:"model"`
+	Engine   string          `json:"engine"` // must be equal on an Encoder and a P/D that work together
+	Cols     int             `json:"cols"`   // likewise
+	DType    embedding.DType `json:"dtype"`
+	Modelled bool            `json:"modelled,omitempty"`
+	Ready    bool            `json:"ready"`
+	Reason   string          `json:"reason,omitempty"` // why not ready
+
+	// Encoder only.
+	Namespace  *embedding.Namespace  `json:"namespace,omitempty"`
+	Processing *embedding.Processing `json:"processing,omitempty"`
+	MaxRows    int                   `json:"max_rows,omitempty"`
+
+	// P/D only.
+	Context   int   `json:"context,omitempty"`    // positions of one sequence
+	PoolBytes int64 `json:"pool_bytes,omitempty"` // memory for embeddings in flight
+	Running   int   `json:"running,omitempty"`    // requests in work
+	Waiting   int   `json:"waiting,omitempty"`
+	Created   int64 `json:"created,omitempty"` // unix seconds, for /v1/models
+}
+
+// Size is a picture's size in pixels, upright.
+type Size struct {
+	Width  int `json:"width"`
+	Height int `json:"height"`
+}
+
+// GeometryRequest asks how many rows pictures of these sizes yield.
+type GeometryRequest struct {
+	Sizes []Size `json:"sizes"`
+}
+
+// Geometry is the answer for one size.
+type Geometry struct {
+	Rows      int `json:"rows"`
+	Positions int `json:"positions"` // positions taken in the prompt, tokens round the rows included
+	Bytes     int `json:"bytes"`     // size of the whole object
+}
+
+// GeometryResponse answers in order.
+type GeometryResponse struct {
+	Sizes []Geometry `json:"sizes"`
+}
+
+// PrepareItem is one distinct embedding that a request needs.
+type PrepareItem struct {
+	Identifier embedding.Identifier `json:"identifier"`
+	Key        embedding.Key        `json:"key"`
+	Contract   embedding.Contract   `json:"contract"`
+	Positions  int                  `json:"positions"`
+	Bytes      int                  `json:"bytes"` // size of the whole object
+}
+
+// PrepareRequest asks a P/D to check a request and make room for its embeddings, before any of them
+// is computed.
+type PrepareRequest struct {
+	Request string        `json:"request"` // the request id
+	Engine  string        `json:"engine"`  // of the Encoders that will deliver
+	Items   []PrepareItem `json:"items"`
+	// Uses says which of Items stands at each media position of the prompt: the same image twice is
+	// one item used twice.
+	Uses []int `json:"uses"`
+	// Chat is the body that will be posted, so that a request that cannot be served is refused before
+	// any image is encoded.
+	Chat json.RawMessage `json:"chat"`
+	// ForceEncode says that what P/D or the Store holds must not be used (repair).
+	ForceEncode bool `json:"force_encode,omitempty"`
+}
+
+// ItemState says what P/D needs for an item.
+type ItemState string
+
+// The states of a prepared item.
+const (
+	Ready   ItemState = "ready"   // P/D has it
+	Loading ItemState = "loading" // P/D is getting it
+	Need    ItemState = "need"    // an Encoder must deliver it
+)
+
+// PreparedItem answers one PrepareItem.
+type PreparedItem struct {
+	State ItemState `json:"state"`
+	Grant *Grant    `json:"grant,omitempty"` // with Need
+}
+
+// PrepareResponse answers in the order of PrepareRequest.Items.
+type PrepareResponse struct {
+	Items []PreparedItem `json:"items"`
+	// PromptTokens is the length of the prompt in positions, images included.
+	PromptTokens int `json:"prompt_tokens"`
+}
+
+// Grant lets an Encoder write one object into memory that a P/D reserved for it.
+type Grant struct {
+	Address    string `json:"address"`    // host:port of the P/D's data listener
+	Transfer   string `json:"transfer"`   // 32 hex digits, never used twice
+	Attempt    uint32 `json:"attempt"`    // grows with each repair of the same transfer
+	Generation uint64 `json:"generation"` // of the receiving process; a restart makes old grants void
+	Bytes      int    `json:"bytes"`      // room reserved
+}
+
+// EncodeItem is one distinct image of an encode call.
+type EncodeItem struct {
+	Identifier embedding.Identifier `json:"identifier"`
+	Bytes      int                  `json:"bytes"` // length of the image file in the body
+	Rows       int                  `json:"rows"`  // as the Encoder's geometry said; checked again
+	Grants     []Grant              `json:"grants"`
+}
+
+// EncodeRequest is the first line of an encode body.
+type EncodeRequest struct {
+	Request string       `json:"request"`
+	Force   bool         `json:"force,omitempty"` // skip local cache and Store
+	Items   []EncodeItem `json:"items"`
+}
+
+// Source says where an embedding came from.
+type Source string
+
+// The sources of an embedding.
+const (
+	SourceLocal    Source = "local"    // the Encoder's own cache
+	SourceStore    Source = "store"    // the shared Store
+	SourceEncoded  Source = "encoded"  // computed for this request, or for one in flight at the same time
+	SourceResident Source = "resident" // P/D kept it
+	SourceRelay    Source = "relay"
+)
+
+// EncodedItem answers one EncodeItem.
+type EncodedItem struct {
+	Identifier embedding.Identifier `json:"identifier"`
+	Source     Source               `json:"source,omitempty"`
+	Rows       int                  `json:"rows,omitempty"`
+	Cols       int                  `json:"cols,omitempty"`
+	Bytes      int                  `json:"bytes,omitempty"` // size of the whole object
+	Delivered  bool                 `json:"delivered"`       // every grant was confirmed by its P/D
+	// Times in milliseconds since the call arrived: when the item's rows were there, and when the
+	// last P/D had confirmed.
+	ResolvedMS  float64 `json:"resolved_ms"`
+	DeliveredMS float64 `json:"delivered_ms"`
+	Error       *Error  `json:"error,omitempty"`
+}
+
+// EncodeResponse answers in order. Items fail alone.
+type EncodeResponse struct {
+	Encoder string        `json:"encoder"`
+	Items   []EncodedItem `json:"items"`
+}
+
+// Error tells a failure to the gateway, which turns it into the client's shape.
+type Error struct {
+	Status  int    `json:"status"` // HTTP status that the client should see
+	Type    string `json:"type"`
+	Message string `json:"message"`
+	Param   string `json:"param,omitempty"`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Missing is the body of a 409 of P/D: items, by index into PrepareRequest.Items, that it lacks.
+type Missing struct {
+	Missing []int `json:"missing"`
+}
