@@ -21,7 +21,11 @@ const (
 
 // Headers of the worker API.
 const (
+	// HeaderRequestID is the client's name of the request; it is echoed and never a key.
 	HeaderRequestID = "X-Request-Id"
+	// HeaderPrepare is the gateway's own name of one attempt, unique in the fleet; it ties a chat call
+	// to its PrepareRequest.
+	HeaderPrepare = "X-Afterimage-Prepare"
 	// HeaderEncoder, sent by a client to the gateway, picks an Encoder by index or name for a
 	// demonstration.
 	HeaderEncoder = "X-Afterimage-Encoder"
@@ -97,14 +101,12 @@ type PrepareItem struct {
 // PrepareRequest asks a P/D to check a request and make room for its embeddings, before any of them
 // is computed.
 type PrepareRequest struct {
-	Request string        `json:"request"` // the request id
+	Request string        `json:"request"` // as in HeaderPrepare
 	Engine  string        `json:"engine"`  // of the Encoders that will deliver
 	Items   []PrepareItem `json:"items"`
-	// Uses says which of Items stands at each media position of the prompt: the same image twice is
-	// one item used twice.
-	Uses []int `json:"uses"`
 	// Chat is the body that will be posted, so that a request that cannot be served is refused before
-	// any image is encoded.
+	// any image is encoded. Its item parts say which of Items stands where: the same image twice is
+	// one item used twice.
 	Chat json.RawMessage `json:"chat"`
 	// ForceEncode says that what P/D or the Store holds must not be used (repair).
 	ForceEncode bool `json:"force_encode,omitempty"`
