@@ -1,0 +1,79 @@
+# Afterimage. `make help` lists what there is to make.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS   += --no-print-directory
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+# The binary is static; only the race detector needs a C compiler.
+export CGO_ENABLED := 0
+
+# Packages that the race detector leaves out: they spend their time in native code, which it cannot see,
+# or have no goroutines.
+NO_RACE := internal/engine/llama internal/gguf internal/layers internal/model cmd/afterimage
+
+TEST_TIMEOUT ?= 15m
+STATICCHECK  := $(GO) tool -modfile=tools/go.mod staticcheck
+GOFILES       = $(shell git ls-files --cached --others --exclude-standard '*.go')
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: deps build ## set everything up and serve the demo model on 127.0.0.1:8000
+	@bin/afterimage model demo --out .cache/models/demo
+	@exec bin/afterimage up
+
+.PHONY: build
+build: ## build bin/afterimage (static, no C compiler)
+	@echo "build: bin/afterimage $(VERSION)"
+	@$(GO) build -trimpath -ldflags '-s -w -X afterimage/internal/cli.version=$(VERSION)' -o bin/afterimage ./cmd/afterimage
+
+.PHONY: test
+test: deps deps-test build ## run all tests, then those with goroutines again under the race detector
+	@from=$$SECONDS; \
+	echo "test: go vet ./..."; \
+	$(GO) vet ./...; \
+	echo "test: go test ./..."; \
+	$(GO) test -timeout $(TEST_TIMEOUT) ./...; \
+	echo "test: go test -race, all packages but: $(NO_RACE)"; \
+	$(MAKE) race; \
+	echo "test: all $$($(GO) list ./... | wc -l) packages pass ($$((SECONDS - from)) s)"
+
+.PHONY: race
+race: ## run the tests under the race detector (needs a C compiler)
+	@command -v $${CC:-cc} >/dev/null || { echo "race: no C compiler: install gcc, or name one with CC=" >&2; exit 1; }
+	@CGO_ENABLED=1 $(GO) test -race -timeout $(TEST_TIMEOUT) \
+		$$($(GO) list ./... | grep -v -x $(foreach p,$(NO_RACE),-e 'afterimage/$(p)'))
+
+.PHONY: soak
+soak: deps deps-test build ## run the long loops and chaos tests at their full figures
+	@AFTERIMAGE_SOAK=1 $(GO) test -count=1 -timeout 60m ./...
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck, layers
+	@echo "lint: gofmt"
+	@bad=$$(gofmt -l $(GOFILES)); [ -z "$$bad" ] || { echo "not formatted; run gofmt -w on:" >&2; echo "$$bad" >&2; exit 1; }
+	@echo "lint: go vet ./..."
+	@$(GO) vet ./...
+	@echo "lint: staticcheck ./..."
+	@$(STATICCHECK) ./...
+	@echo "lint: layers, package comments, file sizes"
+	@$(GO) test -count=1 ./internal/layers
+	@echo "lint: clean"
+
+.PHONY: deps
+deps: ## fetch the engine libraries and the demo's text model into .cache (once)
+	@scripts/deps.sh
+
+.PHONY: deps-test
+deps-test: ## make .cache/venv with the pinned OpenAI SDK (once)
+	@scripts/deps-test.sh
+
+.PHONY: clean
+clean: ## remove what make built; .cache stays (rm -r .cache to fetch it again)
+	@rm -rf bin dist

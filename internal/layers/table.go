@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package layers
+
+// The top of the stack and the packages that stand outside of it: they write or check things and are
+// in nobody's way.
+const (
+	top     = 7
+	command = 8
+)
+
+// Table is the order of all packages of the module. ARCHITECTURE.md shows the same rows to readers.
+var Table = map[string]Rule{
+	"embedding": {Layer: 0, Duty: "key, contract, layout, headers v3 and a1; no I/O"},
+	"gguf":      {Layer: 0, Duty: "reads and writes GGUF model files"},
+	"openai":    {Layer: 0, Duty: "the chat-completions wire: scan, splice, SSE, errors"},
+
+	"arena":  {Layer: 1, Duty: "off-heap memory, Buf, quarantine, loans"},
+	"media":  {Layer: 1, Duty: "bytes to checked pixels: sniff, limits, decode, orientation, digest; guarded fetch"},
+	"route":  {Layer: 1, Duty: "peers, rendezvous hashing, bounded load: pure functions over snapshots"},
+	"tenant": {Layer: 1, Duty: "API keys, salt, limits"},
+
+	"cache":     {Layer: 2, Duty: "bounded holder of Bufs: reserve, commit, pin, evict"},
+	"control":   {Layer: 2, Duty: "JSON bodies and headers of the calls between gateway and workers; no I/O"},
+	"engine":    {Layer: 2, Duty: "the two engine interfaces, behind which models run"},
+	"store":     {Layer: 2, Duty: "the Store interface and its error classes"},
+	"transport": {Layer: 2, Duty: "frames, grants, peers on the host and across it", Beside: []string{"control"}},
+
+	"engine/device":  {Layer: 3, Duty: "a modelled accelerator: serial device time, real bytes"},
+	"engine/llama":   {Layer: 3, Duty: "llama.cpp and mtmd without cgo"},
+	"publish":        {Layer: 3, Duty: "after encoding: bounded, asynchronous, best-effort PUTs"},
+	"resolve":        {Layer: 3, Duty: "before encoding: one batch question to the Store, reads, validation"},
+	"store/mooncake": {Layer: 3, Duty: "the Store that spans hosts"},
+	"store/ram":      {Layer: 3, Duty: "the Store of one host, in memory"},
+
+	"vllm": {Layer: 4, Duty: "vLLM's side of the border: identifiers, worker bodies, relay"},
+
+	"encoder": {Layer: 5, Duty: "the role that turns images into embeddings"},
+	"gateway": {Layer: 5, Duty: "the role that clients talk to: chooses workers, fetches media, streams answers"},
+	"prefill": {Layer: 5, Duty: "the role that prefills and decodes"},
+
+	"admin": {Layer: 6, Duty: "health, metrics, dashboard: what every role's server shows without a key"},
+	"bench": {Layer: 6, Duty: "measures and compares with targets and peers"},
+	"sim":   {Layer: 6, Duty: "answers what-if questions from image traces"},
+
+	"config":    {Layer: top, Duty: "one configuration of all roles, with the source of each value"},
+	"supervise": {Layer: top, Duty: "the processes of up: order, readiness, restarts, end"},
+	"cli":       {Layer: top, Duty: "grammar, wiring, ordered start and stop", Beside: []string{"config", "supervise"}},
+
+	"cmd/afterimage": {Layer: command, Duty: "the binary: calls cli", Only: []string{"cli"}},
+
+	"model": {Layer: 4, Duty: "writes seeded GGUF pairs and the demo model",
+		Only: []string{"engine", "engine/llama", "gguf", "embedding", "media"}},
+	"layers":  {Layer: 0, Duty: "the order of packages and its check", Only: []string{}},
+	"testkit": {Layer: command, Duty: "contract suites, faulty connections and stores, data makers", TestsOnly: true},
+}
