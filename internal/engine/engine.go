@@ -70,6 +70,9 @@ type Text interface {
 	// Tokenize turns text into token ids. With special, the text of control tokens becomes those
 	// tokens; without, it stays text, as a user's words must.
 	Tokenize(text string, special bool) ([]int32, error)
+	// Begin returns the tokens that stand before every prompt: the model's BOS where its vocabulary
+	// asks for one (add_bos_token), else nothing.
+	Begin() []int32
 	// Piece returns the bytes of a token, which may be part of a UTF-8 character. Control tokens are
 	// empty.
 	Piece(tok int32) []byte
