@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package llama
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/ebitengine/purego"
+)
+
+// Library is the loaded native code. There is one in a process.
+type Library struct {
+	dir      string
+	identity string
+	c        llamaCalls
+	log      *nativeLog
+	logFunc  uintptr // the callback, as native code sees it
+
+	mtmdOnce sync.Once // guards the two fields below
+	m        mtmdCalls
+	mtmdErr  error
+}
+
+// loaded is the library of this process. Shared objects cannot be unloaded, and two builds in one
+// process would share their symbols.
+var loaded struct {
+	sync.Mutex
+	lib *Library
+}
+
+// Open loads the libraries of a folder that FindDir returned. Later calls with the same folder return
+// the same Library; another folder is an error.
+func Open(dir string) (*Library, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("llama: %w", err)
+	}
+	loaded.Lock()
+	defer loaded.Unlock()
+	if loaded.lib != nil {
+		if loaded.lib.dir != dir {
+			return nil, fmt.Errorf("llama: this process has loaded %s and cannot load %s as well", loaded.lib.dir, dir)
+		}
+		return loaded.lib, nil
+	}
+	lib, err := load(dir)
+	if err != nil {
+		return nil, err
+	}
+	loaded.lib = lib
+	return lib, nil
+}
+
+func load(dir string) (*Library, error) {
+	if err := checkCPU(cpuFeatures()); err != nil {
+		return nil, err
+	}
+	sum, err := hashLibraries(dir)
+	if err != nil {
+		return nil, err
+	}
+	setEnvironment()
+	l := &Library{dir: dir, log: &nativeLog{}}
+	handle, err := open(filepath.Join(dir, libLlama), l.c.table())
+	if err != nil {
+		return nil, err
+	}
+	version := l.c.version()
+	if err := checkVersion(dir, version); err != nil {
+		return nil, err
+	}
+	if err := checkDefaults(dir, l.c.modelDefaults(), l.c.contextDefault()); err != nil {
+		return nil, err
+	}
+	if err := l.startLog(handle); err != nil {
+		return nil, err
+	}
+	mark := l.log.mark()
+	if l.c.backendLoad(filepath.Join(dir, libCPU)) == 0 {
+		return nil, fmt.Errorf("llama: the CPU back end %s did not load: %s", filepath.Join(dir, libCPU), l.log.explain(mark))
+	}
+	l.c.backendInit()
+	l.identity = fmt.Sprintf("llama.cpp %s cpu %s", version, sum[:12])
+	return l, nil
+}
+
+// setEnvironment sets what the libraries read when they are loaded. Waiting OpenMP threads would
+// otherwise spin, which makes a busy machine many times slower, and ggml would start a debugger on
+// abort. What the user has set stays.
+func setEnvironment() {
+	for _, kv := range [][2]string{{"OMP_WAIT_POLICY", "passive"}, {"GGML_NO_BACKTRACE", "1"}} {
+		if _, ok := os.LookupEnv(kv[0]); !ok {
+			os.Setenv(kv[0], kv[1])
+		}
+	}
+}
+
+// startLog sends the log of libllama and libggml to l.log. handle finds symbols of both.
+func (l *Library) startLog(handle uintptr) error {
+	l.logFunc = purego.NewCallback(func(level int32, text *byte, _ uintptr) { l.log.line(level, goString(text)) })
+	for _, name := range []string{"llama_log_set", "ggml_log_set"} {
+		var set func(callback, data uintptr)
+		addr, err := purego.Dlsym(handle, name)
+		if err != nil {
+			return fmt.Errorf("llama: %s lacks %s; run `make deps`", l.dir, name)
+		}
+		purego.RegisterFunc(&set, addr)
+		set(l.logFunc, 0)
+	}
+	return nil
+}
+
+// mtmd loads libmtmd on first use, so that processes without an Encoder never map it.
+func (l *Library) mtmd() (*mtmdCalls, error) {
+	l.mtmdOnce.Do(func() {
+		if _, l.mtmdErr = open(filepath.Join(l.dir, libMtmd), l.m.table()); l.mtmdErr != nil {
+			return
+		}
+		l.m.setHelperLog(l.logFunc, 0)
+		l.m.setLog(l.logFunc, 0)
+		p := l.m.defaults()
+		l.mtmdErr = checkMtmdDefaults(l.dir, p, goString(bytePtr(p.mediaMarker)))
+	})
+	return &l.m, l.mtmdErr
+}
+
+// Identity names library, version, back end and build. Equal identities compute equal bits.
+func (l *Library) Identity() string { return l.identity }
+
+// Dir returns the folder that the library was loaded from.
+func (l *Library) Dir() string { return l.dir }
+
+// hashLibraries returns the SHA-256, in hex, over names and contents of all shared objects in dir.
+func hashLibraries(dir string) (string, error) {
+	entries, err := os.ReadDir(dir) // sorted by name
+	if err != nil {
+		return "", fmt.Errorf("llama: %w; run `make deps`", err)
+	}
+	h := sha256.New()
+	found := map[string]bool{}
+	for _, e := range entries {
+		if !strings.Contains(e.Name(), ".so") || e.IsDir() {
+			continue
+		}
+		f, err := os.Open(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return "", errNoLibrary(dir, e.Name(), err)
+		}
+		n, err := io.Copy(h, f)
+		f.Close()
+		if err != nil {
+			return "", errNoLibrary(dir, e.Name(), err)
+		}
+		fmt.Fprintf(h, "\x00%s\x00%d\x00", e.Name(), n)
+		found[e.Name()] = true
+	}
+	for _, name := range []string{libLlama, libMtmd, libCPU} {
+		if !found[name] {
+			return "", errNoLibrary(dir, name, os.ErrNotExist)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package llama
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"unsafe"
+
+	"afterimage/internal/gguf"
+)
+
+// projectorArch is general.architecture of every projector file.
+const projectorArch = "clip"
+
+// keySquare is the metadata key by which a projector asks for pictures of one fixed square size.
+const keySquare = "afterimage.square"
+
+// openTextHeader reads the header of a text model and refuses anything else.
+func openTextHeader(path string) (*gguf.File, error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("llama: text model: %w", err)
+	}
+	arch, ok := f.String("general.architecture")
+	if !ok {
+		return nil, fmt.Errorf("llama: text model %s has no general.architecture", path)
+	}
+	if arch == projectorArch {
+		return nil, fmt.Errorf("llama: text model %s is a projector (general.architecture is %q): are --model and --mmproj swapped?", path, arch)
+	}
+	return f, nil
+}
+
+// openProjectorHeader reads the header of a projector and refuses anything else.
+func openProjectorHeader(path string) (*gguf.File, error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("llama: projector: %w", err)
+	}
+	if arch, _ := f.String("general.architecture"); arch != projectorArch {
+		return nil, fmt.Errorf("llama: projector %s is no projector (general.architecture is %q, want %q): is --mmproj the projector, and --model the text model?",
+			path, arch, projectorArch)
+	}
+	return f, nil
+}
+
+// modelName is what people call a text model: general.name, or else the name of its file.
+func modelName(f *gguf.File) string {
+	if name, ok := f.String("general.name"); ok && name != "" {
+		return name
+	}
+	return strings.TrimSuffix(filepath.Base(f.Path()), ".gguf")
+}
+
+// textModel is a loaded text model.
+type textModel struct {
+	lib   *Library
+	ptr   cModel
+	vocab cVocab
+	vocN  int32
+	cols  int // width of the rows it takes
+	name  string
+}
+
+// loadText loads a text model; without weights it is only good for tokenizing and for mtmd.
+func (l *Library) loadText(path string, weights bool) (*textModel, error) {
+	f, err := openTextHeader(path)
+	if err != nil {
+		return nil, err
+	}
+	p := l.c.modelDefaults()
+	p.nGPULayers = 0
+	p.loadMode = loadMmap
+	if !weights {
+		// With anything but plain reads, no_alloc runs into an assertion that ends the process.
+		p.noAlloc, p.loadMode = 1, loadNone
+	}
+	mark := l.log.mark()
+	m := l.c.modelLoad(path, p)
+	if m == 0 {
+		return nil, fmt.Errorf("llama: text model %s did not load: %s", path, l.log.explain(mark))
+	}
+	vocab := l.c.modelVocab(m)
+	t := &textModel{lib: l, ptr: m, vocab: vocab, vocN: l.c.vocabSize(vocab), cols: int(l.c.modelRowWidth(m)), name: modelName(f)}
+	if t.vocN <= 0 || t.cols <= 0 {
+		t.free()
+		return nil, fmt.Errorf("llama: text model %s has %d tokens and rows of %d values: not a model that can answer", path, t.vocN, t.cols)
+	}
+	return t, nil
+}
+
+func (t *textModel) free() { t.lib.c.modelFree(t.ptr) }
+
+// tokenize turns text into token ids without adding any at the ends.
+func (t *textModel) tokenize(text string, special bool) ([]int32, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if len(text) > maxText {
+		return nil, fmt.Errorf("llama: text of %d bytes exceeds %d", len(text), maxText)
+	}
+	out := make([]int32, len(text)+8)
+	for {
+		n := t.lib.c.tokenize(t.vocab, unsafe.StringData(text), int32(len(text)), &out[0], int32(len(out)), false, special)
+		runtime.KeepAlive(text)
+		switch {
+		case n >= 0:
+			return out[:n:n], nil
+		case int(-n) <= len(out): // neither success nor a request for more room
+			return nil, fmt.Errorf("llama: the library cannot tokenize a text of %d bytes (code %d)", len(text), n)
+		}
+		out = make([]int32, -n)
+	}
+}
+
+// maxText bounds the text of one call: native lengths are 32 bits, and no context holds as much.
+const maxText = 64 << 20
+
+// piece returns the bytes of a token. With special, control tokens show as their text.
+func (t *textModel) piece(tok int32, special bool) []byte {
+	if tok < 0 || tok >= t.vocN {
+		return nil
+	}
+	buf := make([]byte, 32)
+	n := t.lib.c.piece(t.vocab, tok, &buf[0], int32(len(buf)), 0, special)
+	if n < 0 {
+		buf = make([]byte, -n)
+		n = t.lib.c.piece(t.vocab, tok, &buf[0], int32(len(buf)), 0, special)
+	}
+	return buf[:max(n, 0)]
+}
+
+// bytePtr turns an address that native code gave us into a pointer. The memory is never Go's.
+func bytePtr(addr uintptr) *byte { return *(**byte)(unsafe.Pointer(&addr)) }

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package llama
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"afterimage/internal/embedding"
+	"afterimage/internal/engine"
+)
+
+// ErrClosed: the engine was closed.
+var ErrClosed = errors.New("llama: engine is closed")
+
+const (
+	defaultContext = 4096
+	defaultSlots   = 2
+	defaultBatch   = 512
+)
+
+// TextConfig says how a text model is run.
+type TextConfig struct {
+	Model string // path of the GGUF file
+	// ContextTokens is the size of a sequence; 0 means 4096, or less when the model was trained on less.
+	ContextTokens int
+	// Slots is how many sequences live at once; 0 means 2. Each has a KV cache of its own.
+	Slots int
+	// Threads per native call; 0 means 1, which leaves the other cores to other roles.
+	Threads int
+	// BatchTokens is the largest native call; 0 means 512. A non-causal row part must fit into one.
+	BatchTokens int
+}
+
+func (c *TextConfig) validate() error {
+	for _, f := range []struct {
+		name       string
+		value, max int
+	}{
+		{"context tokens", c.ContextTokens, 1 << 22},
+		{"slots", c.Slots, 1 << 10},
+		{"threads", c.Threads, 512},
+		{"batch tokens", c.BatchTokens, 1 << 16},
+	} {
+		if f.value < 0 || f.value > f.max {
+			return fmt.Errorf("llama: %d %s, want 0 to %d", f.value, f.name, f.max)
+		}
+	}
+	return nil
+}
+
+// setDefaults fills in what is zero. trained is the context length of the model's training, 0 when
+// unknown.
+func (c *TextConfig) setDefaults(trained int) {
+	if c.ContextTokens == 0 {
+		c.ContextTokens = defaultContext
+		if trained > 0 {
+			c.ContextTokens = min(defaultContext, trained)
+		}
+	}
+	c.Slots = cmp.Or(c.Slots, defaultSlots)
+	c.Threads = cmp.Or(c.Threads, 1)
+	c.BatchTokens = cmp.Or(c.BatchTokens, defaultBatch)
+}
+
+// Text runs a text model with libllama alone. It implements engine.Text.
+type Text struct {
+	spec  engine.TextSpec
+	model *textModel
+	tmpl  *template
+	slots chan *slot // free ones
+
+	closing chan struct{} // closed by Close
+
+	mu     sync.RWMutex // held for reading during calls into the model; for writing to free it
+	closed bool
+	total  int // slots not freed yet
+}
+
+var _ engine.Text = (*Text)(nil)
+
+// NewText loads a text model and makes its contexts.
+func NewText(lib *Library, cfg TextConfig) (*Text, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	model, err := lib.loadText(cfg.Model, true)
+	if err != nil {
+		return nil, err
+	}
+	cfg.setDefaults(int(lib.c.modelTrainCtx(model.ptr)))
+	t := &Text{model: model, slots: make(chan *slot, cfg.Slots), closing: make(chan struct{})}
+	for range cfg.Slots {
+		s, err := newSlot(model, cfg)
+		if err != nil {
+			t.Close()
+			return nil, err
+		}
+		t.total++
+		t.slots <- s
+	}
+	t.tmpl = newTemplate(model)
+	t.spec = engine.TextSpec{
+		Engine:  lib.Identity(),
+		Model:   model.name,
+		Cols:    model.cols,
+		DType:   embedding.Float32,
+		Context: cfg.ContextTokens,
+		Vocab:   int(model.vocN),
+	}
+	return t, nil
+}
+
+// Spec describes the model.
+func (t *Text) Spec() engine.TextSpec { return t.spec }
+
+// enter admits a call into the model until leave, unless the engine is closed.
+func (t *Text) enter() error {
+	t.mu.RLock()
+	if t.closed {
+		t.mu.RUnlock()
+		return ErrClosed
+	}
+	return nil
+}
+
+func (t *Text) leave() { t.mu.RUnlock() }
+
+// Tokenize turns text into token ids; it never adds any at the ends.
+func (t *Text) Tokenize(text string, special bool) ([]int32, error) {
+	if err := t.enter(); err != nil {
+		return nil, err
+	}
+	defer t.leave()
+	return t.model.tokenize(text, special)
+}
+
+// Piece returns the bytes of a token; nil for a control token and for an id that is no token.
+func (t *Text) Piece(tok int32) []byte {
+	if t.enter() != nil {
+		return nil
+	}
+	defer t.leave()
+	return t.model.piece(tok, false)
+}
+
+// EndOfGeneration says whether tok ends an answer. An id that is no token does.
+func (t *Text) EndOfGeneration(tok int32) bool {
+	if t.enter() != nil {
+		return true
+	}
+	defer t.leave()
+	if tok < 0 || tok >= t.model.vocN {
+		return true
+	}
+	return t.model.lib.c.vocabIsEOG(t.model.vocab, tok)
+}
+
+// Begin returns the tokens that stand before every prompt, as a slice of the caller's own.
+func (t *Text) Begin() []int32 { return slices.Clone(t.tmpl.begin) }
+
+// Prompt renders a conversation with the model's chat template, without what Begin returns.
+func (t *Text) Prompt(msgs []engine.Message) (string, error) {
+	if err := t.enter(); err != nil {
+		return "", err
+	}
+	defer t.leave()
+	return t.tmpl.render(t.model.lib, msgs)
+}
+
+// NewSequence waits for a free context. The caller must Close the sequence.
+func (t *Text) NewSequence(ctx context.Context) (engine.Sequence, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	select {
+	case <-t.closing:
+		return nil, ErrClosed
+	default:
+	}
+	select {
+	case s := <-t.slots:
+		return &Sequence{t: t, slot: s}, nil
+	case <-t.closing:
+		return nil, ErrClosed
+	case <-ctx.Done():
+		return nil, fmt.Errorf("llama: waiting for one of %d sequences: %w", cap(t.slots), ctx.Err())
+	}
+}
+
+// Close frees the model once the last open sequence is closed; it does not wait for that.
+func (t *Text) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil
+	}
+	t.closed = true
+	close(t.closing)
+	for {
+		select {
+		case s := <-t.slots:
+			t.freeLocked(s)
+		default:
+			if t.total == 0 {
+				t.model.free()
+			}
+			return nil
+		}
+	}
+}
+
+// freeLocked frees a context, whose model must still be there.
+func (t *Text) freeLocked(s *slot) {
+	s.free()
+	t.total--
+}
+
+// giveBack returns the slot of a closed sequence.
+func (t *Text) giveBack(s *slot) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.closed {
+		t.slots <- s // never blocks: there is room for every slot
+		return
+	}
+	t.freeLocked(s)
+	if t.total == 0 {
+		t.model.free()
+	}
+}
