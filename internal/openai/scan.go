@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openai
+
+// Defaults and fixed limits of a body.
+const (
+	// DefaultMaxImages bounds the image parts of one request.
+	DefaultMaxImages = 32
+	// maxParts and maxMessages bound what a body of tiny parts can make a reader remember.
+	maxParts    = 16384
+	maxMessages = 16384
+	// maxUUIDBytes bounds a client's name for an image.
+	maxUUIDBytes = 512
+)
+
+// ScanLimits bounds what a request may hold.
+type ScanLimits struct {
+	MaxImages int // image parts in one request; 0 allows none
+}
+
+// DefaultScanLimits returns the limits of a gateway without configuration.
+func DefaultScanLimits() ScanLimits { return ScanLimits{MaxImages: DefaultMaxImages} }
+
+// Request is what the gateway needs to know of a body. It refers to the body, which must not change
+// while the Request is in use.
+type Request struct {
+	Model  string // "" if absent: the server's only model
+	User   string
+	Stream bool
+	N      int // choices asked for; 1 if absent
+	// IncludeUsage says that the stream is to end with a chunk of usage.
+	IncludeUsage bool
+	Messages     int         // how many there are
+	Media        []MediaPart // in prompt order
+
+	body []byte
+}
+
+// MediaPart is one image of a request.
+type MediaPart struct {
+	Path    string // "messages[0].content[1]"
+	Message int    // index of its message
+	Part    int    // index in the message's content
+	Kind    string // "image_url"
+
+	// body[Start:End] is the whole part object.
+	Start, End int
+	// URL is the image_url.url with JSON escapes undone: a slice of the body if there were none, so
+	// that a data URL of megabytes is not copied. Empty only if UUIDOnly.
+	URL []byte
+
+	UUID    string // the client's name for the image; a hint, never an identity
+	HasUUID bool
+	// UUIDOnly says that the client sent its name for the image and no data.
+	UUIDOnly bool
+}
+
+// Scan reads a chat request in one pass: it checks that body is strict JSON, reads the fields that
+// the gateway needs, and finds the media parts. Every error is an *Error with status 400. It keeps
+// body and copies none of its long strings.
+func Scan(body []byte, l ScanLimits) (*Request, error) {
+	r := &Request{body: body}
+	w := walk{scanner: scanner{b: body}}
+	w.part = func(p *rawPart) error { return r.addPart(p, l) }
+	top, err := w.body()
+	if err != nil {
+		return nil, err
+	}
+	r.Messages = w.msg
+	return r, r.read(top)
+}
+
+func (r *Request) read(top fields) (err error) {
+	if r.Model, err = top.str("model"); err != nil {
+		return err
+	}
+	if r.User, err = top.str("user"); err != nil {
+		return err
+	}
+	if r.Stream, err = top.boolean("stream"); err != nil {
+		return err
+	}
+	if r.IncludeUsage, err = top.includeUsage(r.Stream); err != nil {
+		return err
+	}
+	r.N, err = top.choices()
+	return err
+}
+
+// addPart notes an image part and refuses every other medium.
+func (r *Request) addPart(p *rawPart, l ScanLimits) error {
+	if p.kind != kindImage {
+		return p.asText()
+	}
+	if len(r.Media) >= l.MaxImages {
+		return badParam("image", "At most %d image(s) may be provided in one prompt.", l.MaxImages)
+	}
+	m := MediaPart{
+		Path: p.path(), Message: p.message, Part: p.index, Kind: kindImage,
+		Start: p.start, End: p.end,
+		UUID: p.uuid, HasUUID: p.uuid != "", UUIDOnly: p.image == absent && p.uuid != "",
+	}
+	if !m.UUIDOnly {
+		url, err := p.imageURL()
+		if err != nil {
+			return err
+		}
+		m.URL = url
+	}
+	r.Media = append(r.Media, m)
+	return nil
+}
+
+// Splice returns a copy of the body in which each media part i is replaced by replace(i), which must
+// be a JSON value; nil leaves the part as it is. Every other byte is the same.
+func (r *Request) Splice(replace func(i int) []byte) []byte {
+	with := make([][]byte, len(r.Media))
+	size := len(r.body)
+	for i, m := range r.Media {
+		if with[i] = replace(i); with[i] == nil {
+			with[i] = r.body[m.Start:m.End]
+		}
+		size += len(with[i]) - (m.End - m.Start)
+	}
+	out := make([]byte, 0, size)
+	from := 0
+	for i, m := range r.Media {
+		out = append(append(out, r.body[from:m.Start]...), with[i]...)
+		from = m.End
+	}
+	return append(out, r.body[from:]...)
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openai
+
+import "fmt"
+
+// maxDepth bounds nesting, and with it the recursion of the scanner. Chat bodies need about 8
+// levels, tool schemas up to 30.
+const maxDepth = 64
+
+// scanner walks over strict JSON (RFC 8259) once, checking all that it passes. Spans that it
+// returns are slices of the body.
+type scanner struct {
+	b     []byte
+	i     int // next byte
+	depth int
+}
+
+// peek skips white space and returns the byte there, 0 at the end of the body.
+func (s *scanner) peek() byte {
+	for ; s.i < len(s.b); s.i++ {
+		switch c := s.b[s.i]; c {
+		case ' ', '\t', '\n', '\r':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+func (s *scanner) fail(at int, why string) error { return errJSON(s.b, at, why) }
+
+// end fails if anything but white space is left.
+func (s *scanner) end() error {
+	if s.peek(); s.i < len(s.b) {
+		return s.fail(s.i, "Extra data")
+	}
+	return nil
+}
+
+// value passes one value and returns its span.
+func (s *scanner) value() ([]byte, error) {
+	c := s.peek()
+	start := s.i
+	var err error
+	switch c {
+	case '{':
+		_, err = s.object(s.skipMember)
+	case '[':
+		_, err = s.array(s.skipElement)
+	case '"':
+		_, err = s.str()
+	case 't':
+		err = s.literal("true")
+	case 'f':
+		err = s.literal("false")
+	case 'n':
+		err = s.literal("null")
+	default:
+		err = s.number()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.b[start:s.i], nil
+}
+
+func (s *scanner) skipMember([]byte) error { _, err := s.value(); return err }
+func (s *scanner) skipElement(int) error   { _, err := s.value(); return err }
+
+func (s *scanner) enter() error {
+	if s.depth++; s.depth > maxDepth {
+		return badParam("body", "The body nests deeper than %d levels.", maxDepth)
+	}
+	s.i++
+	return nil
+}
+
+// object passes an object and calls member for each key, undone of escapes, with the scanner in
+// front of the value, which member must pass. It returns how many members there were.
+func (s *scanner) object(member func(key []byte) error) (n int, err error) {
+	if err := s.enter(); err != nil {
+		return 0, err
+	}
+	if s.peek() == '}' {
+		s.i++
+		s.depth--
+		return 0, nil
+	}
+	for {
+		if s.peek() != '"' {
+			return n, s.fail(s.i, "Expecting property name enclosed in double quotes")
+		}
+		key, err := s.str()
+		if err != nil {
+			return n, err
+		}
+		if s.peek() != ':' {
+			return n, s.fail(s.i, "Expecting ':' delimiter")
+		}
+		s.i++
+		if err := member(key.bytes()); err != nil {
+			return n, err
+		}
+		n++
+		if more, err := s.next('}'); !more {
+			return n, err
+		}
+	}
+}
+
+// array passes an array and calls element with the scanner in front of each element, which element
+// must pass. It returns how many elements there were.
+func (s *scanner) array(element func(i int) error) (n int, err error) {
+	if err := s.enter(); err != nil {
+		return 0, err
+	}
+	if s.peek() == ']' {
+		s.i++
+		s.depth--
+		return 0, nil
+	}
+	for {
+		if err := element(n); err != nil {
+			return n, err
+		}
+		n++
+		if more, err := s.next(']'); !more {
+			return n, err
+		}
+	}
+}
+
+// next passes a comma (more follows) or the closing byte.
+func (s *scanner) next(closing byte) (more bool, err error) {
+	switch s.peek() {
+	case ',':
+		s.i++
+		return true, nil
+	case closing:
+		s.i++
+		s.depth--
+		return false, nil
+	}
+	return false, s.fail(s.i, "Expecting ',' delimiter")
+}
+
+func (s *scanner) literal(word string) error {
+	if len(s.b)-s.i < len(word) || string(s.b[s.i:s.i+len(word)]) != word {
+		return s.fail(s.i, "Expecting value")
+	}
+	s.i += len(word)
+	return nil
+}
+
+// number passes -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?.
+func (s *scanner) number() error {
+	start := s.i
+	if s.at('-') {
+		s.i++
+	}
+	if s.at('0') {
+		s.i++
+	} else if !s.digits() {
+		return s.fail(start, "Expecting value")
+	}
+	if s.at('.') {
+		if s.i++; !s.digits() {
+			return s.fail(s.i, "Expecting digits after the decimal point")
+		}
+	}
+	if s.at('e') || s.at('E') {
+		if s.i++; s.at('+') || s.at('-') {
+			s.i++
+		}
+		if !s.digits() {
+			return s.fail(s.i, "Expecting digits in the exponent")
+		}
+	}
+	return nil
+}
+
+func (s *scanner) at(c byte) bool { return s.i < len(s.b) && s.b[s.i] == c }
+
+func (s *scanner) digits() bool {
+	start := s.i
+	for s.i < len(s.b) && '0' <= s.b[s.i] && s.b[s.i] <= '9' {
+		s.i++
+	}
+	return s.i > start
+}
+
+// once guards a key that may stand only once: bit marks it in seen.
+func once(seen *uint, bit uint, path, key string) error {
+	if *seen&(1<<bit) != 0 {
+		return badParam(join(path, key), "The key `%s` stands twice in one object.", key)
+	}
+	*seen |= 1 << bit
+	return nil
+}
+
+// join appends a key to a JSON path.
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return fmt.Sprintf("%s.%s", path, key)
+}
