@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package supervise
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Readiness is asked for at this pace: often enough that a start is not slowed down visibly.
+const (
+	probeEvery   = 25 * time.Millisecond
+	probeTimeout = 2 * time.Second
+)
+
+// errTimeout: the child did not get ready in time.
+var errTimeout = errors.New("not ready in time")
+
+// child is one run of a process.
+type child struct {
+	cmd    *exec.Cmd
+	out    *lineWriter
+	notify *os.File
+	exited chan struct{} // closed once the child is reaped; exit is set before
+	exit   error
+}
+
+// startChild runs binary with the two pipes. life is the read end of the lifeline.
+func startChild(cfg *Config, life *os.File, out *lineWriter, args, env []string) (*child, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	c := &child{out: out, notify: r, exited: make(chan struct{})}
+	c.cmd = exec.Command(cfg.Binary, args...)
+	c.cmd.Stdout, c.cmd.Stderr = out, out
+	c.cmd.ExtraFiles = []*os.File{life, w} // descriptors 3 and 4
+	c.cmd.Env = append(childEnv(os.Environ()), EnvLifeline+"=3", EnvNotify+"=4", EnvRunDir+"="+cfg.RunDir)
+	c.cmd.Env = append(c.cmd.Env, env...)
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// Something that a child started may hold its output open after its end.
+	c.cmd.WaitDelay = time.Second
+	if err := c.cmd.Start(); err != nil {
+		r.Close()
+		return nil, err
+	}
+	go func() {
+		c.exit = c.cmd.Wait()
+		out.Flush()
+		close(c.exited)
+	}()
+	return c, nil
+}
+
+// childEnv drops this program's own variables: the supervisor has turned them into the children's
+// configuration, over which they would win a second time.
+func childEnv(env []string) []string {
+	var out []string
+	for _, kv := range env {
+		if !strings.HasPrefix(kv, "AFTERIMAGE_") {
+			out = append(out, kv)
+		}
+	}
+	return out
+}
+
+// listening waits until the child says where it listens.
+func (c *child) listening(ctx context.Context, deadline time.Time) (Listening, error) {
+	defer c.notify.Close()
+	if err := c.notify.SetReadDeadline(deadline); err != nil {
+		return Listening{}, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.notify.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var l Listening
+	err := json.NewDecoder(io.LimitReader(c.notify, 64<<10)).Decode(&l)
+	switch {
+	case ctx.Err() != nil:
+		return l, ctx.Err()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return l, fmt.Errorf("%w: it does not listen", errTimeout)
+	case err != nil:
+		// The pipe is closed by a child that ends, or by one that breaks the protocol.
+		select {
+		case <-c.exited:
+			return l, c.exitError()
+		case <-ctx.Done():
+			return l, ctx.Err()
+		case <-time.After(time.Until(deadline)):
+			return l, fmt.Errorf("%w: it closed its notify pipe: %w", errTimeout, err)
+		}
+	}
+	l.PID = c.cmd.Process.Pid
+	return l, nil
+}
+
+// ready waits until /readyz at address answers 200. It reports what stands in the way as it changes.
+func (c *child) ready(ctx context.Context, address string, deadline time.Time, report func(reason string)) error {
+	client := &http.Client{Timeout: probeTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	url := "http://" + dialable(address) + "/readyz"
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		reason, err := probe(ctx, client, url)
+		if err == nil {
+			return nil
+		}
+		report(reason)
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%w: %s", errTimeout, reason)
+		}
+		select {
+		case <-c.exited:
+			return c.exitError()
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// probe asks once. With an error it returns why the process is not ready, in its own words if it has
+// any.
+func probe(ctx context.Context, client *http.Client, url string) (reason string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err.Error(), err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return "does not answer /readyz", err
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusOK {
+		return "", nil
+	}
+	var body struct {
+		Reason string `json:"reason"`
+	}
+	if json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&body) != nil || body.Reason == "" {
+		body.Reason = "/readyz says " + res.Status
+	}
+	return body.Reason, errors.New(body.Reason)
+}
+
+// dialable turns an address that one listens on into one to dial.
+func dialable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return address
+}
+
+// stop asks the child to end and, when kill closes, ends it and what it started. It returns once the
+// child is reaped.
+func (c *child) stop(kill <-chan struct{}) {
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-c.exited:
+		return
+	case <-kill:
+		c.kill()
+	}
+}
+
+// kill ends the child's whole process group at once.
+func (c *child) kill() {
+	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
+	<-c.exited
+}
+
+// exitError says how the child ended.
+func (c *child) exitError() error {
+	if c.exit == nil {
+		return errors.New("ended with exit status 0")
+	}
+	return fmt.Errorf("ended: %w", c.exit)
+}
+
+// refused says whether the child ended by its own decision, not by a signal. It is asked once exited
+// is closed.
+func (c *child) refused() bool {
+	return c.cmd.ProcessState != nil && c.cmd.ProcessState.Exited()
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// process keeps one Spec running. Its run goroutine is the only one that changes it.
+type process struct {
+	spec Spec
+	s    *Supervisor
+	out  *lineWriter
+	log  *os.File // with LogDir; nil without
+	back backoff
+
+	cancel context.CancelFunc
+	kill   chan struct{} // closed when patience with a stopping child ends
+	done   chan struct{} // closed when run has returned
+
+	// first gets one value of each process of a stage: nil once it is ready, or why it never will be.
+	first    chan error
+	wasReady bool
+}
+
+// run starts the child again and again until ctx ends or the process fails for good.
+func (p *process) run(ctx context.Context) {
+	defer close(p.done)
+	since := time.Now()
+	for {
+		up, err := p.once(ctx)
+		if ctx.Err() != nil {
+			p.set(func(st *Status) { st.State, st.Reason = Stopped, "" })
+			return
+		}
+		if !p.wasReady && (isFinal(err) || time.Since(since) >= p.s.cfg.StartTimeout) {
+			p.set(func(st *Status) { st.State, st.Reason = Failed, p.why(err) })
+			p.first <- fmt.Errorf("%s: %w%s", p.spec.Name, err, p.out.Tail())
+			return
+		}
+		if up >= p.s.cfg.BackoffReset {
+			p.back.reset()
+		}
+		delay := p.back.next()
+		p.s.cfg.Log.Warn("a process is down", "process", p.spec.Name, "reason", err, "restart_in", delay)
+		p.set(func(st *Status) {
+			st.State, st.Reason = Down, fmt.Sprintf("%s; starts again in %v", p.why(err), delay)
+			st.Restarts++
+		})
+		select {
+		case <-ctx.Done():
+		case <-time.After(delay):
+		}
+	}
+}
+
+// finalError marks an end after which another start makes no sense.
+type finalError struct{ error }
+
+func (e finalError) Unwrap() error { return e.error }
+
+func isFinal(err error) bool {
+	_, ok := errors.AsType[finalError](err)
+	return ok
+}
+
+// why is err for one line of a table: with the child's last words, which tell more than its exit
+// status.
+func (p *process) why(err error) string {
+	if last := p.out.Last(); last != "" {
+		return fmt.Sprintf("%v: %s", err, last)
+	}
+	return err.Error()
+}
+
+// once runs the child one time. It returns how long the child was ready and how it ended.
+func (p *process) once(ctx context.Context) (up time.Duration, err error) {
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	p.set(func(st *Status) { st.State, st.Reason, st.PID = Starting, "", 0 })
+	args, env := p.spec.Command(p.s.knownNow())
+	c, err := startChild(&p.s.cfg, p.s.lifelineRead, p.out, args, env)
+	if err != nil {
+		return 0, finalError{fmt.Errorf("cannot start: %w", err)}
+	}
+	p.set(func(st *Status) { st.PID = c.cmd.Process.Pid })
+	defer p.set(func(st *Status) { st.PID = 0 })
+
+	if err := p.await(ctx, c); err != nil {
+		p.end(ctx, c)
+		if c.refused() && !errors.Is(err, errTimeout) {
+			err = finalError{err}
+		}
+		return 0, err
+	}
+	began := time.Now()
+	p.set(func(st *Status) { st.State, st.Reason = Ready, "" })
+	if !p.wasReady {
+		p.wasReady = true
+		p.first <- nil
+	}
+	select {
+	case <-c.exited:
+		return time.Since(began), c.exitError()
+	case <-ctx.Done():
+		p.end(ctx, c)
+		return time.Since(began), ctx.Err()
+	}
+}
+
+// await returns once the child is ready, or says why it is not.
+func (p *process) await(ctx context.Context, c *child) error {
+	deadline := time.Now().Add(p.s.cfg.StartTimeout)
+	l, err := c.listening(ctx, deadline)
+	if err != nil {
+		return err
+	}
+	p.s.setKnown(p.spec.Name, l)
+	p.set(func(st *Status) {
+		st.State, st.Address, st.Data, st.Model = Loading, l.Listen, l.Data, l.Model
+	})
+	return c.ready(ctx, l.Listen, deadline, func(reason string) {
+		p.set(func(st *Status) { st.Reason = reason })
+	})
+}
+
+// end makes sure that the child is gone: in order when the supervisor stops, at once when the child
+// is of no use.
+func (p *process) end(ctx context.Context, c *child) {
+	select {
+	case <-c.exited:
+		return
+	default:
+	}
+	if ctx.Err() == nil {
+		c.kill()
+		return
+	}
+	p.set(func(st *Status) { st.State, st.Reason = Stopping, "" })
+	c.stop(p.kill)
+}
+
+// set changes the process's status and tells of it if anything changed.
+func (p *process) set(change func(*Status)) { p.s.change(p.spec.Name, change) }

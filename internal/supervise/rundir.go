@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package supervise
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// runDirPrefix names run directories. A directory of another name is never removed.
+const runDirPrefix = "afterimage-up-"
+
+// MakeRunDir makes the private directory of a run, for sockets and the children's configuration. It
+// lies below $XDG_RUNTIME_DIR if that is set, else below the directory for temporary files. Only this
+// user can look into it.
+func MakeRunDir() (string, error) {
+	base := os.Getenv("XDG_RUNTIME_DIR")
+	if st, err := os.Stat(base); base == "" || err != nil || !st.IsDir() {
+		base = os.TempDir()
+	}
+	dir, err := os.MkdirTemp(base, runDirPrefix)
+	if err != nil {
+		return "", fmt.Errorf("supervise: no run directory: %w; point TMPDIR at a directory that can be written", err)
+	}
+	return dir, nil
+}
+
+// removeRunDir removes dir if it is a run directory. It may run in several processes at once.
+func removeRunDir(dir string) error {
+	if !filepath.IsAbs(dir) || !strings.HasPrefix(filepath.Base(dir), runDirPrefix) {
+		return nil
+	}
+	return os.RemoveAll(dir)
+}
