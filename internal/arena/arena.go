@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package arena owns the one memory region of a process in which every embedding lives.
 package arena
 
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync"
-	"sync/atomic"
 )
 
 var (
@@ -19,103 +18,153 @@ var (
 	ErrClosed = errors.New("arena: closed")
 )
 
+// align is the granularity of ranges in bytes: a cache line, and what the a1 format wants of payloads.
+const align = 64
+
 // Config sizes an arena.
 type Config struct {
-	Name  string // shows in /proc/<pid>/maps and in metrics
-	Bytes int64
+	Name  string // shows in /proc/<pid>/maps and in metrics; at most 200 bytes
+	Bytes int64  // capacity, rounded up to a multiple of 64
 }
 
-// Stats is a snapshot of an arena's use. All figures are bytes.
+// Stats is a snapshot of an arena's use. All figures are bytes, ranges rounded up to 64.
 type Stats struct {
 	Capacity  int64
 	Reserved  int64 // handed out, not yet committed
 	Committed int64
 	Peak      int64 // most bytes handed out at once since start
+	Largest   int64 // largest range that Reserve can give at this moment
 }
 
 // Arena hands out ranges of one region. All methods may be called from any goroutine.
 type Arena struct {
-	cfg Config
-	mu  sync.Mutex
-	st  Stats
+	cfg    Config
+	region *region // set once
+
+	mu     sync.Mutex // guards the fields below
+	free   freeList
+	st     Stats // Largest is computed on demand
+	ranges int   // handed out
+	closed bool
+	freed  chan struct{} // closed when a range comes back; nil while nobody asked
 }
 
-// New maps an arena.
+// New maps an arena. It fails when cfg.Bytes is not positive, or exceeds the memory of the machine or
+// of the process's cgroup.
 func New(cfg Config) (*Arena, error) {
-	return &Arena{cfg: cfg, st: Stats{Capacity: cfg.Bytes}}, nil
+	if cfg.Bytes <= 0 {
+		return nil, fmt.Errorf("arena: size of %d bytes, want at least 1", cfg.Bytes)
+	}
+	if err := checkSize(cfg.Bytes); err != nil {
+		return nil, err
+	}
+	capacity := roundUp(cfg.Bytes)
+	r, err := newRegion(cfg.Name, capacity)
+	if err != nil {
+		return nil, fmt.Errorf("arena: map %d bytes: %w", capacity, err)
+	}
+	a := &Arena{cfg: cfg, region: r, st: Stats{Capacity: capacity}}
+	a.free.put(0, capacity)
+	return a, nil
 }
 
-// Reserve takes n bytes, aligned to 64. The caller owns the one reference of the Buf: it fills
-// Bytes, then calls Commit and later Release, or Abort.
+// Reserve takes n bytes, aligned to 64. What they hold is undefined. The caller owns the one reference
+// of the Buf: it fills Bytes, then calls Commit and later Release, or Abort. Reserve never waits:
+// errors wrap ErrFull, ErrTooLarge or ErrClosed.
 func (a *Arena) Reserve(n int) (*Buf, error) {
+	if n <= 0 {
+		return nil, fmt.Errorf("arena: cannot reserve %d bytes, want at least 1", n)
+	}
+	if int64(n) > a.st.Capacity { // Capacity never changes
+		return nil, fmt.Errorf("%w: %d bytes of %d", ErrTooLarge, n, a.st.Capacity)
+	}
+	size := roundUp(int64(n))
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if int64(n) > a.cfg.Bytes {
-		return nil, fmt.Errorf("%w: %d bytes of %d", ErrTooLarge, n, a.cfg.Bytes)
+	if a.closed {
+		return nil, ErrClosed
 	}
-	if a.st.Reserved+a.st.Committed+int64(n) > a.cfg.Bytes {
-		return nil, ErrFull
+	off, ok := a.free.take(size)
+	if !ok {
+		return nil, fmt.Errorf("%w: %d bytes wanted, %d of %d in use, largest free range %d",
+			ErrFull, n, a.st.Reserved+a.st.Committed, a.st.Capacity, a.free.largest())
 	}
-	a.st.Reserved += int64(n)
-	b := &Buf{a: a, mem: make([]byte, n)}
+	a.ranges++
+	a.st.Reserved += size
+	a.st.Peak = max(a.st.Peak, a.st.Reserved+a.st.Committed)
+	b := &Buf{a: a, off: off, size: size, mem: a.region.mem[off : off+int64(n) : off+int64(n)]}
 	b.refs.Store(1)
 	return b, nil
 }
 
-// Stats returns the use at this moment.
-func (a *Arena) Stats() Stats { a.mu.Lock(); defer a.mu.Unlock(); return a.st }
-
-// Close unmaps the region. It fails, and unmaps nothing, while ranges are in use.
-func (a *Arena) Close() error { return nil }
-
-// Buf is a reference-counted range of an arena.
-type Buf struct {
-	a         *Arena
-	mem       []byte
-	refs      atomic.Int32
-	committed atomic.Bool
-}
-
-// Bytes returns the range. It is written only between Reserve and Commit, and read only by holders of
-// a reference.
-func (b *Buf) Bytes() []byte { return b.mem }
-
-// Len returns the size in bytes.
-func (b *Buf) Len() int { return len(b.mem) }
-
-// Truncate gives back the end of a range that is not committed yet.
-func (b *Buf) Truncate(n int) { b.mem = b.mem[:n] }
-
-// Commit makes the range final: from here on it is only read. The caller keeps its reference.
-func (b *Buf) Commit() {
-	if b.committed.CompareAndSwap(false, true) {
-		b.a.mu.Lock()
-		b.a.st.Reserved -= int64(cap(b.mem))
-		b.a.st.Committed += int64(cap(b.mem))
-		b.a.mu.Unlock()
-	}
-}
-
-// Abort gives back a range that was never committed. It does nothing after Commit, so it can be
-// deferred.
-func (b *Buf) Abort() {
-	if !b.committed.Load() {
-		b.Release()
-	}
-}
-
-// Retain adds a reference and returns b.
-func (b *Buf) Retain() *Buf { b.refs.Add(1); return b }
-
-// Release drops a reference; the last one gives the range back to the arena.
-func (b *Buf) Release() {
-	if b.refs.Add(-1) == 0 {
-		b.a.mu.Lock()
-		if b.committed.Load() {
-			b.a.st.Committed -= int64(cap(b.mem))
-		} else {
-			b.a.st.Reserved -= int64(cap(b.mem))
+// Freed returns a channel that is closed when memory comes back next, or when the arena closes. Ask
+// for it before a Reserve that may fail, then wait on it: nothing that comes back in between is missed.
+func (a *Arena) Freed() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.freed == nil {
+		a.freed = make(chan struct{})
+		if a.closed {
+			close(a.freed)
 		}
-		b.a.mu.Unlock()
+	}
+	return a.freed
+}
+
+// Stats returns the use at this moment.
+func (a *Arena) Stats() Stats {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	st := a.st
+	st.Largest = a.free.largest()
+	return st
+}
+
+// File returns the memfd behind the arena, for passing to a neighbour; nil in race builds. It belongs
+// to the arena, which closes it. Reopen it read-only through /proc/self/fd before giving it away.
+func (a *Arena) File() *os.File { return a.region.file }
+
+// Close unmaps the region. It fails, and unmaps nothing, while ranges are in use. A second Close does
+// nothing.
+func (a *Arena) Close() error {
+	a.mu.Lock()
+	if a.ranges > 0 {
+		defer a.mu.Unlock()
+		return fmt.Errorf("arena: cannot close %q: %d ranges of %d bytes are in use",
+			a.cfg.Name, a.ranges, a.st.Reserved+a.st.Committed)
+	}
+	again := a.closed
+	a.closed = true
+	a.wakeLocked()
+	a.mu.Unlock()
+	if again {
+		return nil
+	}
+	return a.region.close()
+}
+
+// giveBack returns [off, off+size) to the free list and takes it off the counter that held it.
+func (a *Arena) giveBack(off, size int64, committed, whole bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if committed {
+		a.st.Committed -= size
+	} else {
+		a.st.Reserved -= size
+	}
+	if whole {
+		a.ranges--
+	}
+	a.free.put(off, size)
+	a.wakeLocked()
+}
+
+func (a *Arena) wakeLocked() {
+	if a.freed != nil {
+		close(a.freed)
+		a.freed = nil
 	}
 }
+
+func roundUp(n int64) int64 { return (n + align - 1) &^ (align - 1) }

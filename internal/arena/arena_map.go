@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !race
+
+package arena
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// region is a shared mapping of a sealed memfd.
+type region struct {
+	mem  []byte
+	file *os.File
+	stop chan struct{}
+	wg   sync.WaitGroup
+}
+
+// newRegion maps n bytes and starts to populate them in the background.
+func newRegion(name string, n int64) (*region, error) {
+	f, err := sealedFile(name, n)
+	if err != nil {
+		return nil, err
+	}
+	mem, err := unix.Mmap(int(f.Fd()), 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		_ = f.Close() // the error that counts is that of the mapping
+		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	// Pictures of users stay out of core dumps, which would also take minutes to write. Optional.
+	_ = unix.Madvise(mem, unix.MADV_DONTDUMP)
+	r := &region{mem: mem, file: f, stop: make(chan struct{})}
+	r.wg.Go(r.populate)
+	return r, nil
+}
+
+// sealedFile returns a memfd whose size can never change, so that no holder of the descriptor can cut
+// memory away under a reader (SIGBUS).
+func sealedFile(name string, n int64) (*os.File, error) {
+	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) { // kernels before 6.3 do not know MFD_NOEXEC_SEAL
+		fd, err = unix.MemfdCreate(name, flags)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if err := f.Truncate(n); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("size the memfd: %w", err)
+	}
+	const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("seal the memfd: %w", err)
+	}
+	return f, nil
+}
+
+// populateStep is how much is populated per system call, which bounds how long Close waits: about
+// 3 ms at the 1.3 GB/s of first touches of a memfd (2 vCPU EPYC).
+const populateStep = 4 << 20
+
+// populate touches every page, so that no engine and no socket pays for first touches. It changes no
+// content and may run beside all other use. Kernels before 5.14 refuse; pages then come at first use.
+func (r *region) populate() {
+	for off := 0; off < len(r.mem); off += populateStep {
+		select {
+		case <-r.stop:
+			return
+		default:
+		}
+		if unix.Madvise(r.mem[off:min(off+populateStep, len(r.mem))], unix.MADV_POPULATE_WRITE) != nil {
+			return
+		}
+	}
+}
+
+func (r *region) close() error {
+	close(r.stop)
+	r.wg.Wait()
+	mem := r.mem
+	r.mem = nil
+	return errors.Join(unix.Munmap(mem), r.file.Close())
+}

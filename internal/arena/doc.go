@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package arena owns the one memory region of a process in which every embedding lives.
+//
+// The region is a sealed memfd, mapped once and populated in the background. Embeddings are born in it
+// (an engine writes into a Buf), stay in it while a cache holds them, and are sent from it; nothing is
+// copied and the garbage collector never sees it. One descriptor covers all of it, so that it can be
+// registered once with a Store and shown to neighbours on the host.
+//
+// # Ownership
+//
+// Reserve hands out a Buf with one reference, which belongs to the caller. Whoever keeps a Buf beyond
+// a call Retains it, and Releases it exactly once; the last Release gives the range back. Between
+// Reserve and Commit only the holder of that first reference writes; from Commit on everybody only
+// reads. A slice from Bytes is valid as long as its reader holds a reference. Misuse (a Release too
+// many, a Retain of a range that is gone) panics with "BUG: arena: ..." since going on would hand one
+// range to two owners.
+//
+// # Concurrency
+//
+// All methods may be called from any goroutine. One mutex guards the free list; it is held for
+// O(log n) steps, n being the number of free ranges, and never during I/O or while another lock is
+// taken. Reference counts are atomic.
+//
+// # Allocation
+//
+// Ranges are whole multiples of 64 bytes, taken first-fit by address and merged with their free
+// neighbours when they come back. There are no size classes: memory freed as small ranges serves
+// large ones at once.
+//
+// # Race detector
+//
+// The race detector does not watch mapped memory, so race builds put the region on the Go heap; File
+// is nil there.
+package arena
