@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ram
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"afterimage/internal/arena"
+	"afterimage/internal/embedding"
+	"afterimage/internal/store"
+)
+
+// conn is the client's end of a connection. Its methods run one call each; an error means that the
+// connection must be closed.
+type conn struct {
+	c        *Client
+	nc       net.Conn
+	r        *bufio.Reader
+	in       frames
+	out      []byte
+	scratch  []byte // heads and keys of GET items
+	answered bool   // a reply to the call in progress has begun
+}
+
+func newConn(c *Client, nc net.Conn) *conn {
+	cn := &conn{c: c, nc: nc, r: bufio.NewReaderSize(nc, readAhead), scratch: make([]byte, maxKeyBytes)}
+	cn.in.r = cn.r
+	return cn
+}
+
+// extend gives the next step, of n bytes, its time.
+func (cn *conn) extend(n int) {
+	cn.nc.SetDeadline(time.Now().Add(cn.c.cfg.IOTimeout + transferTime(n)))
+}
+
+// noHead keeps the place of a head until the length of its body is known.
+var noHead [headBytes]byte
+
+// send starts a request: count items, with fill appending its body.
+func (cn *conn) send(o op, count int, fill func([]byte) []byte) (uint64, error) {
+	id := cn.c.nextID.Add(1)
+	b := fill(append(cn.out[:0], noHead[:]...))
+	head{op: o, count: count, request: id, body: len(b) - headBytes}.append(b[:0])
+	if cn.out = b; cap(b) > keepBytes {
+		cn.out = nil
+	}
+	cn.extend(len(b))
+	_, err := cn.nc.Write(b)
+	return id, err
+}
+
+// reply reads the head and body of the answer to request id.
+func (cn *conn) reply(o op, id uint64) (head, []byte, error) {
+	h, body, err := cn.in.next()
+	switch {
+	case err != nil:
+		return h, nil, err
+	case h.request != id || h.op != o:
+		return h, nil, fmt.Errorf("%w: reply to request %d, op %d; want %d, op %d", errProtocol, h.request, h.op, id, o)
+	case h.status == statusMalformed:
+		return h, nil, fmt.Errorf("%w: the Store says: %.512s", errProtocol, body)
+	}
+	cn.answered = true
+	return h, body, nil
+}
+
+// greeting is what a Store says of itself.
+type greeting struct {
+	epoch     uint64
+	maxObject int64
+}
+
+func (cn *conn) hello(pid int) (greeting, error) {
+	id, err := cn.send(opHello, 0, func(b []byte) []byte {
+		b = binary.LittleEndian.AppendUint32(b, wireVersion)
+		return binary.LittleEndian.AppendUint32(b, uint32(pid))
+	})
+	if err != nil {
+		return greeting{}, err
+	}
+	_, body, err := cn.reply(opHello, id)
+	if err != nil {
+		return greeting{}, err
+	}
+	c := cursor{b: body}
+	v := c.u32()
+	c.u32()
+	g := greeting{epoch: c.u64(), maxObject: int64(c.u64())}
+	if err := c.end(); err != nil {
+		return g, err
+	}
+	if v != wireVersion {
+		return g, fmt.Errorf("%w: Store speaks version %d, this client %d", errProtocol, v, wireVersion)
+	}
+	return g, nil
+}
+
+func (cn *conn) exists(keys []embedding.Key, states []store.State) error {
+	id, err := cn.send(opExists, len(keys), func(b []byte) []byte { return appendKeys(b, keys) })
+	if err != nil {
+		return err
+	}
+	_, body, err := cn.reply(opExists, id)
+	if err != nil {
+		return err
+	}
+	c := cursor{b: body}
+	for i := range states {
+		if n := int64(c.u64()); n >= 0 {
+			states[i] = store.State{Present: true, Bytes: n}
+		}
+	}
+	return c.end()
+}
+
+func (cn *conn) remove(keys []embedding.Key) error {
+	id, err := cn.send(opRemove, len(keys), func(b []byte) []byte { return appendKeys(b, keys) })
+	if err != nil {
+		return err
+	}
+	_, _, err = cn.reply(opRemove, id)
+	return err
+}
+
+// get fills gots in order. What was filled before an error stays filled.
+func (cn *conn) get(a *arena.Arena, wants []store.Want, gots []store.Got) error {
+	id, err := cn.send(opGet, len(wants), func(b []byte) []byte {
+		for _, w := range wants {
+			b = binary.LittleEndian.AppendUint64(b, uint64(max(w.Bytes, 0)))
+			b = append(b, boolByte(w.Exact), 0)
+			b = binary.LittleEndian.AppendUint16(b, uint16(len(w.Key)))
+			b = append(b, w.Key...)
+		}
+		return b
+	})
+	if err != nil {
+		return err
+	}
+	if h, _, err := cn.reply(opGet, id); err != nil {
+		return err
+	} else if h.count != len(wants) {
+		return fmt.Errorf("%w: %d answers to %d keys", errProtocol, h.count, len(wants))
+	}
+	for i, w := range wants {
+		if gots[i], err = cn.item(a, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// item reads the answer to one Want. The object's bytes go straight into the arena.
+func (cn *conn) item(a *arena.Arena, w store.Want) (store.Got, error) {
+	cn.extend(0)
+	st, size, err := readItem(cn.r, cn.scratch, w.Key)
+	switch {
+	case err != nil:
+		return store.Got{}, err
+	case st == statusMiss:
+		return store.Got{Err: store.ErrMiss}, nil
+	case st == statusRejected:
+		return store.Got{Err: fmt.Errorf("%w: object of %d bytes, want %d", store.ErrRejected, size, w.Bytes)}, nil
+	case st != statusOK || size > uint64(max(w.Bytes, 0)) || w.Exact && size != uint64(w.Bytes):
+		return store.Got{}, fmt.Errorf("%w: item of status %d and %d bytes, want %d", errProtocol, st, size, w.Bytes)
+	}
+	n := int(size)
+	cn.extend(n)
+	buf, err := a.Reserve(n)
+	if err != nil {
+		// The object is on its way already; reading past it keeps the rest of the batch.
+		if _, skip := io.CopyN(io.Discard, cn.r, int64(n)); skip != nil {
+			return store.Got{}, skip
+		}
+		return store.Got{Err: fmt.Errorf("%w: no memory for %d bytes: %w", store.ErrRejected, n, err)}, nil
+	}
+	defer buf.Abort()
+	if _, err := io.ReadFull(cn.r, buf.Bytes()); err != nil {
+		return store.Got{}, err
+	}
+	buf.Commit()
+	return store.Got{Buf: buf}, nil
+}
+
+// put reserves, sends and commits. refused is the Store's answer, with a class.
+func (cn *conn) put(key embedding.Key, obj []byte, opts store.PutOptions) (refused, err error) {
+	id, err := cn.send(opReserve, 0, func(b []byte) []byte {
+		b = binary.LittleEndian.AppendUint64(b, uint64(len(obj)))
+		b = binary.LittleEndian.AppendUint64(b, uint64(max(opts.TTL, 0)))
+		b = binary.LittleEndian.AppendUint16(b, flagSoftPin*uint16(boolByte(opts.SoftPin)))
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(opts.Tenant)))
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(key)))
+		b = append(b, 0, 0)
+		b = append(b, opts.Tenant...)
+		return append(b, key...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if done, refused, err := cn.verdict(opReserve, id); done || err != nil {
+		return refused, err
+	}
+	cn.extend(len(obj))
+	if _, err := cn.nc.Write(obj); err != nil {
+		return nil, err
+	}
+	_, refused, err = cn.verdict(opCommit, id)
+	return refused, err
+}
+
+// verdict reads one answer to a PUT. done says that the call is over.
+func (cn *conn) verdict(o op, id uint64) (done bool, refused, err error) {
+	h, body, err := cn.reply(o, id)
+	switch {
+	case err != nil:
+		return true, nil, err
+	case h.status == statusOK:
+		return false, nil, nil
+	case h.status == statusExists:
+		return true, nil, nil
+	case h.status == statusRejected:
+		return true, fmt.Errorf("%w: %.512s", store.ErrRejected, body), nil
+	}
+	return true, nil, fmt.Errorf("%w: status %d", errProtocol, h.status)
+}
+
+func boolByte(v bool) byte {
+	if v {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ram
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// session serves one connection: one request at a time, in order. Everything it holds of the shelf
+// is given back before run returns.
+type session struct {
+	srv *Server
+	nc  net.Conn
+	r   *bufio.Reader
+	in  frames
+	out []byte // the reply in work
+}
+
+func newSession(srv *Server, nc net.Conn) *session {
+	tune(nc)
+	s := &session{srv: srv, nc: nc, r: bufio.NewReaderSize(nc, readAhead)}
+	s.in.r = s.r
+	return s
+}
+
+// run serves until the client goes away or breaks the format.
+func (s *session) run() {
+	err := s.hello()
+	for err == nil {
+		// No deadline between requests: an idle client costs nothing, and a dead one closes the socket.
+		s.nc.SetReadDeadline(time.Time{})
+		var h head
+		var body []byte
+		if h, body, err = s.in.next(); err == nil {
+			err = s.serve(h, body)
+		}
+		if errors.Is(err, errProtocol) {
+			s.srv.malformed.Add(1)
+			s.srv.cfg.Logger.Warn("store: connection closed", "error", err)
+			s.text(h, statusMalformed, err)
+		}
+	}
+}
+
+// hello is the first exchange. It has a deadline, so that a silent stranger does not hold a place.
+func (s *session) hello() error {
+	s.nc.SetReadDeadline(time.Now().Add(s.srv.cfg.IOTimeout))
+	h, body, err := s.in.next()
+	if err == nil && h.op != opHello {
+		err = fmt.Errorf("%w: op %d before hello", errProtocol, h.op)
+	}
+	if err == nil {
+		c := cursor{b: body}
+		v := c.u32()
+		c.u32()
+		if err = c.end(); err == nil && v != wireVersion {
+			err = fmt.Errorf("%w: client speaks version %d, this Store %d", errProtocol, v, wireVersion)
+		}
+	}
+	if err != nil {
+		if errors.Is(err, errProtocol) {
+			s.srv.malformed.Add(1)
+			s.srv.cfg.Logger.Warn("store: connection closed", "error", err)
+			s.text(h, statusMalformed, err)
+		}
+		return err
+	}
+	b := head{op: opHello, request: h.request, body: helloBytes}.append(s.out[:0])
+	b = binary.LittleEndian.AppendUint64(b, wireVersion) // and four reserved bytes
+	b = binary.LittleEndian.AppendUint64(b, s.srv.epoch)
+	b = binary.LittleEndian.AppendUint64(b, uint64(s.srv.cfg.MaxObjectBytes))
+	return s.write(b)
+}
+
+func (s *session) serve(h head, body []byte) error {
+	switch h.op {
+	case opExists:
+		return s.exists(h, body)
+	case opGet:
+		return s.get(h, body)
+	case opRemove:
+		return s.remove(h, body)
+	case opReserve:
+		return s.put(h, body)
+	case opSubscribe:
+		return s.subscribe(h)
+	}
+	return fmt.Errorf("%w: op %d", errProtocol, h.op)
+}
+
+// text answers with a refusal that says why.
+func (s *session) text(h head, st status, why error) error {
+	t := why.Error()
+	t = t[:min(len(t), maxTextBytes)]
+	h = head{op: h.op, status: st, request: h.request, body: len(t)}
+	return s.write(append(h.append(s.out[:0]), t...))
+}
+
+func (s *session) write(b []byte) error {
+	if s.out = b[:0]; cap(b) > keepBytes {
+		s.out = nil
+	}
+	s.nc.SetWriteDeadline(time.Now().Add(s.srv.cfg.IOTimeout))
+	_, err := s.nc.Write(b)
+	return err
+}

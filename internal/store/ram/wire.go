@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ram
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"afterimage/internal/embedding"
+)
+
+// The frame layout is in the package comment; these are its numbers.
+const (
+	wireVersion = 1
+	wireMagic   = 0x31534641 // "AFS1"
+
+	headBytes    = 24 // magic, op, status, count, request, body bytes, reserved
+	itemBytes    = 16 // status, reserved, key bytes, reserved, object bytes
+	reserveBytes = 24 // object bytes, TTL, flags, tenant bytes, key bytes, reserved
+	helloBytes   = 24 // version, reserved, epoch, largest object
+	eventBytes   = 12 // sequence number, kind, reserved, key bytes
+
+	maxBatch       = 512
+	maxKeyBytes    = 4096
+	maxTenantBytes = 256
+	maxBodyBytes   = 4 << 20 // holds maxBatch keys of maxKeyBytes
+	maxTextBytes   = 512     // of a refusal
+
+	flagSoftPin = 1
+)
+
+type op uint8
+
+const (
+	opHello     op = 1
+	opExists    op = 2
+	opGet       op = 3
+	opRemove    op = 4
+	opReserve   op = 5
+	opCommit    op = 6
+	opSubscribe op = 7
+	opEvent     op = 8
+)
+
+type status uint8
+
+const (
+	statusOK        status = 0
+	statusMiss      status = 1
+	statusRejected  status = 2
+	statusExists    status = 3
+	statusMalformed status = 4
+)
+
+// errProtocol: the other side sent what the format does not allow. The connection is of no more use.
+var errProtocol = errors.New("ram: protocol error")
+
+// checkKey refuses a key that no frame carries.
+func checkKey(k embedding.Key) error {
+	if len(k) == 0 || len(k) > maxKeyBytes {
+		return fmt.Errorf("key of %d bytes, want 1 to %d", len(k), maxKeyBytes)
+	}
+	return nil
+}
+
+// head is the first part of every frame.
+type head struct {
+	op      op
+	status  status
+	count   int
+	request uint64
+	body    int
+}
+
+// append writes h to b.
+func (h head) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, wireMagic)
+	b = append(b, byte(h.op), byte(h.status))
+	b = binary.LittleEndian.AppendUint16(b, uint16(h.count))
+	b = binary.LittleEndian.AppendUint64(b, h.request)
+	b = binary.LittleEndian.AppendUint32(b, uint32(h.body))
+	return binary.LittleEndian.AppendUint32(b, 0)
+}
+
+// parseHead reads a head and checks every length in it, so that nothing is allocated on the word of
+// the other side.
+func parseHead(b []byte) (head, error) {
+	h := head{
+		op:      op(b[4]),
+		status:  status(b[5]),
+		count:   int(binary.LittleEndian.Uint16(b[6:])),
+		request: binary.LittleEndian.Uint64(b[8:]),
+	}
+	body := binary.LittleEndian.Uint32(b[16:])
+	switch {
+	case binary.LittleEndian.Uint32(b) != wireMagic:
+		return h, fmt.Errorf("%w: magic %#x", errProtocol, binary.LittleEndian.Uint32(b))
+	case h.count > maxBatch:
+		return h, fmt.Errorf("%w: batch of %d items, limit %d", errProtocol, h.count, maxBatch)
+	case body > maxBodyBytes:
+		return h, fmt.Errorf("%w: body of %d bytes, limit %d", errProtocol, body, maxBodyBytes)
+	}
+	h.body = int(body)
+	return h, nil
+}
+
+// frames reads frames from a connection. Its buffers are reused: a body is valid until the next read.
+type frames struct {
+	r    io.Reader
+	head [headBytes]byte
+	body []byte
+}
+
+// keepBytes is the most memory for bodies that an idle connection holds on to.
+const keepBytes = 64 << 10
+
+func (f *frames) next() (head, []byte, error) {
+	if _, err := io.ReadFull(f.r, f.head[:]); err != nil {
+		return head{}, nil, err
+	}
+	h, err := parseHead(f.head[:])
+	if err != nil {
+		return h, nil, err
+	}
+	if cap(f.body) > keepBytes && h.body <= keepBytes {
+		f.body = nil
+	}
+	if cap(f.body) < h.body {
+		f.body = make([]byte, h.body)
+	}
+	f.body = f.body[:h.body]
+	if _, err := io.ReadFull(f.r, f.body); err != nil {
+		return h, nil, fmt.Errorf("body of %d bytes: %w", h.body, err)
+	}
+	return h, f.body, nil
+}
+
+// cursor takes a body apart. After a read past the end every read gives zero and ok is false.
+type cursor struct {
+	b   []byte
+	bad bool
+}
+
+func (c *cursor) bytes(n int) []byte {
+	if c.bad || n > len(c.b) {
+		c.bad = true
+		return nil
+	}
+	v := c.b[:n]
+	c.b = c.b[n:]
+	return v
+}
+
+func (c *cursor) u8() uint8 {
+	if v := c.bytes(1); v != nil {
+		return v[0]
+	}
+	return 0
+}
+
+func (c *cursor) u16() uint16 {
+	if v := c.bytes(2); v != nil {
+		return binary.LittleEndian.Uint16(v)
+	}
+	return 0
+}
+
+func (c *cursor) u32() uint32 {
+	if v := c.bytes(4); v != nil {
+		return binary.LittleEndian.Uint32(v)
+	}
+	return 0
+}
+
+func (c *cursor) u64() uint64 {
+	if v := c.bytes(8); v != nil {
+		return binary.LittleEndian.Uint64(v)
+	}
+	return 0
+}
+
+// key reads a key of n bytes. The result is a copy.
+func (c *cursor) key(n int) embedding.Key {
+	if n == 0 || n > maxKeyBytes {
+		c.bad = true
+	}
+	return embedding.Key(c.bytes(n))
+}
+
+// end reports whether the body held what was read from it, and nothing else.
+func (c *cursor) end() error {
+	if c.bad || len(c.b) != 0 {
+		return fmt.Errorf("%w: body does not match its op", errProtocol)
+	}
+	return nil
+}
+
+// readItem reads the head and key of one item of a GET reply, and checks that it is about want.
+func readItem(r io.Reader, scratch []byte, want embedding.Key) (status, uint64, error) {
+	if _, err := io.ReadFull(r, scratch[:itemBytes]); err != nil {
+		return 0, 0, err
+	}
+	st, n := status(scratch[0]), binary.LittleEndian.Uint64(scratch[8:])
+	keyLen := int(binary.LittleEndian.Uint16(scratch[2:]))
+	if keyLen != len(want) {
+		return 0, 0, fmt.Errorf("%w: answer about another key", errProtocol)
+	}
+	if _, err := io.ReadFull(r, scratch[:keyLen]); err != nil {
+		return 0, 0, err
+	}
+	if !bytes.Equal(scratch[:keyLen], []byte(want)) {
+		return 0, 0, fmt.Errorf("%w: answer about another key", errProtocol)
+	}
+	return st, n, nil
+}
+
+// appendItem writes the head and key of one item of a GET reply.
+func appendItem(b []byte, st status, key embedding.Key, n int) []byte {
+	b = append(b, byte(st), 0)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(key)))
+	b = binary.LittleEndian.AppendUint32(b, 0)
+	b = binary.LittleEndian.AppendUint64(b, uint64(n))
+	return append(b, key...)
+}
+
+// appendKeys writes the body of exists and remove.
+func appendKeys(b []byte, keys []embedding.Key) []byte {
+	for _, k := range keys {
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(k)))
+		b = append(b, k...)
+	}
+	return b
+}
