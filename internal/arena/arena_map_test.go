@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -57,5 +58,25 @@ func TestCloseStopsPopulating(t *testing.T) {
 	}
 	if _, err := f.Stat(); err == nil {
 		t.Error("the file is open after Close")
+	}
+}
+
+// Every page is resident before anybody touches it, on kernels that can (5.14 on).
+func TestPopulate(t *testing.T) {
+	a := newArena(t, 3*populateStep+4096)
+	a.region.wg.Wait()
+	if err := unix.Madvise(a.region.mem[:4096], unix.MADV_POPULATE_WRITE); err != nil {
+		return // an old kernel: pages come at first use
+	}
+	for off := 0; off < len(a.region.mem); off += os.Getpagesize() {
+		page := a.region.mem[off:min(off+os.Getpagesize(), len(a.region.mem))]
+		var resident [1]byte
+		if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&page[0])), uintptr(len(page)),
+			uintptr(unsafe.Pointer(&resident[0]))); errno != 0 {
+			t.Fatal(errno)
+		}
+		if resident[0]&1 == 0 {
+			t.Fatalf("page at %d is not resident", off)
+		}
 	}
 }

@@ -71,6 +71,9 @@ func openA1(obj []byte, key Key, c Contract) (Meta, []byte, error) {
 	if err := c.Check(m.Rows, m.Cols, m.DType); err != nil {
 		return Meta{}, nil, err
 	}
+	if err := checkSection(section, m.Rows); err != nil {
+		return Meta{}, nil, err
+	}
 	if m.Layout, err = parseLayout(obj[headBytesA1 : headBytesA1+section]); err != nil {
 		return Meta{}, nil, err
 	}

@@ -22,8 +22,8 @@ func TestSelfCheck(t *testing.T) {
 	}
 }
 
-// The vectors in testdata/identifiers.json and objects_a1.json come from an implementation in another
-// language, written from the documentation.
+// The vectors in testdata/identifiers.json and objects_a1.json come from testdata/golden.py, an
+// implementation of its own in another language.
 func TestIdentifierGolden(t *testing.T) {
 	var vectors []struct {
 		Name, File, Salt, Digest string

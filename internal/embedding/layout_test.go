@@ -41,4 +41,7 @@ func TestLayoutValidate(t *testing.T) {
 	f(false, row, embedding.Part{Tokens: []int32{1}, NonCausal: true})
 	f(false, row, embedding.Part{Rows: math.MaxInt32})
 	f(false, embedding.Part{Rows: 1, Positions: math.MaxInt32}, row)
+	f(true, row, embedding.Part{Tokens: make([]int32, 1000)})
+	f(false, row, embedding.Part{Tokens: make([]int32, 1100)})
+	f(true, embedding.Part{Rows: 100}, embedding.Part{Tokens: make([]int32, 1100)})
 }

@@ -172,6 +172,21 @@ func TestA1SpareLayoutBlock(t *testing.T) {
 	}
 }
 
+// A layout out of proportion to its rows is refused before it is read.
+func TestA1HugeLayout(t *testing.T) {
+	obj := slices.Insert(sample(t, embedding.A1), 64+128, make([]byte, 1<<20)...)
+	binary.LittleEndian.PutUint32(obj[12:], 128+1<<20)
+	resum(obj)
+	n := testing.AllocsPerRun(10, func() {
+		if _, _, err := embedding.A1.Open(obj, sampleKey, sampleContract); !errors.Is(err, embedding.ErrMalformed) {
+			t.Errorf("got %v, want ErrMalformed", err)
+		}
+	})
+	if n > 10 {
+		t.Errorf("%v allocations for a refusal", n)
+	}
+}
+
 func TestV3HostileHeader(t *testing.T) {
 	f := func(header string, payload int) {
 		t.Helper()

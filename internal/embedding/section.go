@@ -36,8 +36,8 @@ const (
 )
 
 // Validate reports a layout that no object can carry: no rows, a part that is neither text nor rows
-// or both, M-RoPE positions that are not one per row, or numbers out of range. Errors wrap
-// ErrMalformed.
+// or both, M-RoPE positions that are not one per row, numbers out of range, or far more parts and
+// tokens than rows. Errors wrap ErrMalformed.
 func (l Layout) Validate() error {
 	rows, positions := 0, 0
 	for i, p := range l.Parts {
@@ -53,8 +53,15 @@ func (l Layout) Validate() error {
 	if rows == 0 {
 		return malformed("layout without rows")
 	}
-	if n := l.sectionBytes(); n > maxHeadBytes-headBytesA1 {
-		return malformed("layout of %d bytes, at most %d", n, maxHeadBytes-headBytesA1)
+	return checkSection(l.sectionBytes(), rows)
+}
+
+// checkSection bounds a section by the rows it describes, which a reader has checked against its
+// contract: so the layout of a hostile object cannot make it allocate without bound. The most that
+// known projectors need is 44 bytes per row (a token, a part and an M-RoPE position for each).
+func checkSection(n, rows int) error {
+	if most := min(4096+64*rows, maxHeadBytes-headBytesA1); n > most {
+		return malformed("layout of %d bytes, at most %d for %d rows", n, most, rows)
 	}
 	return nil
 }
@@ -130,7 +137,7 @@ func (p Part) put(b []byte) int {
 	return n
 }
 
-// parseLayout reads a section, which may be hostile. It allocates at most a few times len(b).
+// parseLayout reads a section, which may be hostile. It allocates at most eight times len(b).
 func parseLayout(b []byte) (Layout, error) {
 	if len(b) < layoutHead {
 		return Layout{}, malformed("layout of %d bytes", len(b))
