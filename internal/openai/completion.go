@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openai
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+)
+
+// Finish reasons.
+const (
+	FinishStop   = "stop"   // end of generation, or a stop string
+	FinishLength = "length" // the limit of tokens or of the context
+)
+
+// Head names an answer; all its chunks carry it.
+type Head struct {
+	ID          string // CompletionID of the request
+	Created     int64  // unix seconds
+	Model       string
+	Fingerprint string // system_fingerprint; "" is null
+}
+
+// CompletionID returns the id of the answer to a request: "chatcmpl-" and the id that the client
+// gave the request, or 16 random hex digits if it gave none.
+func CompletionID(requestID string) string {
+	if requestID == "" {
+		var b [8]byte
+		_, _ = rand.Read(b[:]) // never fails
+		requestID = hex.EncodeToString(b[:])
+	}
+	return "chatcmpl-" + requestID
+}
+
+// Usage counts tokens. Positions that images take in the prompt count as prompt tokens.
+type Usage struct {
+	PromptTokens     int
+	CompletionTokens int
+}
+
+// End says how an answer ended.
+type End struct {
+	Reason string // a Finish constant
+	// Stop is the stop string that was found; "" is null.
+	Stop string
+}
+
+// Completion is an answer that is sent in one piece.
+type Completion struct {
+	Head
+	Content string
+	End
+	Usage Usage
+}
+
+// AppendJSON appends the body.
+func (c *Completion) AppendJSON(dst []byte) []byte {
+	dst = c.appendHead(dst, "chat.completion")
+	dst = append(dst, `{"index":0,"message":{"role":"assistant","content":`...)
+	dst = appendString(dst, c.Content)
+	dst = append(dst, `,"refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null},"logprobs":null`...)
+	dst = c.appendEnd(dst)
+	dst = append(dst, `,"token_ids":null,"routed_experts":null}],"service_tier":null,"system_fingerprint":`...)
+	dst = appendStringOrNull(dst, c.Fingerprint)
+	dst = c.Usage.append(append(dst, `,"usage":{`...))
+	return append(dst, `,"prompt_tokens_details":null,"completion_tokens_details":null},"prompt_logprobs":null,"prompt_token_ids":null,`+
+		`"prompt_text":null,"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null}`...)
+}
+
+// Write writes the whole response. Nothing may have been written to w.
+func (c *Completion) Write(w http.ResponseWriter) { writeJSON(w, http.StatusOK, c.AppendJSON(nil)) }
+
+// appendHead opens the object and its list of choices.
+func (h *Head) appendHead(dst []byte, object string) []byte {
+	dst = appendString(append(dst, `{"id":`...), h.ID)
+	dst = appendString(append(dst, `,"object":`...), object)
+	dst = strconv.AppendInt(append(dst, `,"created":`...), h.Created, 10)
+	dst = appendString(append(dst, `,"model":`...), h.Model)
+	return append(dst, `,"choices":[`...)
+}
+
+func (e *End) appendEnd(dst []byte) []byte {
+	dst = appendString(append(dst, `,"finish_reason":`...), e.Reason)
+	return appendStringOrNull(append(dst, `,"stop_reason":`...), e.Stop)
+}
+
+// append appends the counts without the braces.
+func (u Usage) append(dst []byte) []byte {
+	dst = strconv.AppendInt(append(dst, `"prompt_tokens":`...), int64(u.PromptTokens), 10)
+	dst = strconv.AppendInt(append(dst, `,"total_tokens":`...), int64(u.PromptTokens+u.CompletionTokens), 10)
+	return strconv.AppendInt(append(dst, `,"completion_tokens":`...), int64(u.CompletionTokens), 10)
+}
