@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import "time"
+
+// Limits that keep a slip of the finger from looking like a fault of the program.
+const (
+	maxThreads  = 512
+	maxSlots    = 1024
+	maxEncoders = 64
+	maxContext  = 1 << 22
+)
+
+func (c *checker) shared() {
+	cfg := &c.l.Config
+	c.oneOf("log.level", cfg.Log.Level, "debug", "info", "warn", "error")
+	c.oneOf("log.format", cfg.Log.Format, "text", "json")
+	c.duration("server.drain", cfg.Server.Drain, 0)
+	if c.is(RoleUp) {
+		c.atLeast("up.encoders", int64(cfg.Up.Encoders), 1, "")
+		c.atMost("up.encoders", int64(cfg.Up.Encoders), maxEncoders, "each is a process with memory of its own")
+		c.duration("up.start_timeout", cfg.Up.StartTimeout, time.Second)
+	}
+	if c.is(RoleUp, RoleEncoder, RolePrefill) {
+		c.engine(&cfg.Engine)
+		c.model(&cfg.Model)
+	}
+}
+
+func (c *checker) engine(e *Engine) {
+	c.oneOf("engine.kind", e.Kind, EngineLlama, EngineDevice)
+	c.atLeast("engine.threads", int64(e.Threads), 1, "")
+	c.atMost("engine.threads", int64(e.Threads), maxThreads, "more than any host has cores")
+	c.atLeast("engine.slots", int64(e.Slots), 1, "")
+	c.atMost("engine.slots", int64(e.Slots), maxSlots, "each holds the memory of a whole context")
+	c.atLeast("engine.context", int64(e.Context), 0, " (0 takes what suits the model)")
+	c.atMost("engine.context", int64(e.Context), maxContext, "no model has more positions")
+}
+
+func (c *checker) model(m *Model) {
+	if m.Path != "" {
+		c.file("model.path", m.Path, "a text model in GGUF")
+	}
+	if m.MMProj != "" {
+		c.file("model.mmproj", m.MMProj, "the projector in GGUF that belongs to the text model")
+	}
+	switch needsProjector := c.is(RoleUp, RoleEncoder) && c.l.Engine.Kind == EngineLlama; {
+	case m.Path == "" && m.MMProj != "":
+		c.fault("model.path", "missing, while model.mmproj is %q; name the text model that it belongs to, or neither for the demo model", m.MMProj)
+	case m.Path != "" && m.MMProj == "" && needsProjector:
+		c.fault("model.mmproj", "missing; name the projector that belongs to %s", m.Path)
+	}
+}
+
+func (c *checker) store() {
+	if !c.is(RoleStore, RoleUp) {
+		return
+	}
+	s := &c.l.Config.Store
+	c.oneOf("store.kind", s.Kind, StoreRAM, StoreNone)
+	c.address("store.listen", s.Listen)
+	c.bytes("store.bytes", s.Bytes, MiB)
+	// Linux takes 108 bytes for the path of a socket, one of them the end.
+	if len(s.Path) > 107 {
+		c.fault("store.path", "too long for a socket; give a path of at most 107 bytes")
+	}
+	if s.Path == "" {
+		c.fault("store.path", "missing; give the path of a socket to make")
+	}
+}
+
+func (c *checker) encoder() {
+	if !c.is(RoleEncoder, RoleUp) {
+		return
+	}
+	e := &c.l.Config.Encoder
+	c.address("encoder.listen", e.Listen)
+	c.bytes("encoder.arena_bytes", e.ArenaBytes, MiB)
+	c.bytes("encoder.cache_bytes", e.CacheBytes, 0)
+	if e.CacheBytes > e.ArenaBytes {
+		c.fault("encoder.cache_bytes", "larger than encoder.arena_bytes, of which it is a part (%v); lower it or raise the other", e.ArenaBytes)
+	}
+	if e.Name == "" {
+		c.fault("encoder.name", "missing; give a name that no other worker has")
+	}
+	c.atLeast("encoder.store_max_pending_items", int64(e.StoreMaxPendingItems), 1, "")
+	c.bytes("encoder.store_max_pending_bytes", e.StoreMaxPendingBytes, MiB)
+	c.bytes("encoder.store_read_buffer_bytes", e.StoreReadBufferBytes, MiB)
+}
+
+func (c *checker) prefill() {
+	if !c.is(RolePrefill, RoleUp) {
+		return
+	}
+	p := &c.l.Config.Prefill
+	c.address("prefill.listen", p.Listen)
+	c.address("prefill.data_listen", p.DataListen)
+	c.bytes("prefill.arena_bytes", p.ArenaBytes, MiB)
+	c.duration("prefill.prepare_timeout", p.PrepareTimeout, time.Second)
+	c.duration("prefill.item_timeout", p.ItemTimeout, time.Second)
+	if p.Name == "" {
+		c.fault("prefill.name", "missing; give a name that no other worker has")
+	}
+}
+
+func (c *checker) gateway() {
+	if !c.is(RoleGateway, RoleUp) {
+		return
+	}
+	g := &c.l.Config.Gateway
+	c.address("gateway.listen", g.Listen)
+	c.urls("gateway.encoders", g.Encoders)
+	c.urls("gateway.prefills", g.Prefills)
+	if c.role == RoleGateway && len(g.Prefills) == 0 {
+		c.fault("gateway.prefills", "missing; name at least one worker, e.g. http://127.0.0.1:8200, or run 'afterimage up'")
+	}
+	if c.role == RoleUp && len(g.Encoders)+len(g.Prefills) > 0 {
+		c.fault("gateway.encoders", "up starts workers of its own; leave gateway.encoders and gateway.prefills empty, or run 'afterimage gateway'")
+	}
+	c.bytes("gateway.max_body_bytes", g.MaxBodyBytes, KiB)
+	c.atLeast("gateway.max_images", int64(g.MaxImages), 0, "")
+	c.bytes("gateway.max_image_bytes", g.MaxImageBytes, KiB)
+	c.atLeast("gateway.max_image_pixels", int64(g.MaxImagePixels), 1, "")
+	c.duration("gateway.fetch_timeout", g.FetchTimeout, 10*time.Millisecond)
+	c.atLeast("gateway.repairs", int64(g.Repairs), 0, "")
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import "time"
+
+// Config is the configuration of every role. A role reads its own table and the shared ones.
+type Config struct {
+	Model   Model   `toml:"model"`
+	Engine  Engine  `toml:"engine"`
+	Store   Store   `toml:"store"`
+	Encoder Encoder `toml:"encoder"`
+	Prefill Prefill `toml:"prefill"`
+	Gateway Gateway `toml:"gateway"`
+	Up      Up      `toml:"up"`
+	Server  Server  `toml:"server"`
+	Log     Log     `toml:"log"`
+}
+
+// Model names the pair of model files.
+type Model struct {
+	Path     string `toml:"path" key:"model.path" name:"model" placeholder:"FILE" help:"Text model in GGUF. With none named, the built-in demo model is used: it knows colours, not objects."`
+	MMProj   string `toml:"mmproj" key:"model.mmproj" name:"mmproj" placeholder:"FILE" help:"Vision projector in GGUF that belongs to the text model. Only Encoders read it."`
+	Name     string `toml:"name" key:"model.name" name:"model-name" placeholder:"NAME" help:"Name that clients ask for and /v1/models shows. Empty takes the name in the model file."`
+	Revision string `toml:"revision" key:"model.revision" name:"model-revision" placeholder:"TEXT" help:"Part of every Store key. Change it when weights change behind one name."`
+}
+
+// Engine says how models run.
+type Engine struct {
+	Kind    string `toml:"kind" key:"engine.kind" name:"engine" placeholder:"KIND" help:"llama runs the model with llama.cpp on this CPU; device is a modelled accelerator that needs no model files."`
+	Dir     string `toml:"dir" key:"engine.dir" name:"engine-dir" placeholder:"DIR" help:"Folder of the native libraries. Empty looks where 'make deps' puts them."`
+	Threads int    `toml:"threads" key:"engine.threads" placeholder:"N" help:"Threads per role. More makes one request faster while other roles of this host wait."`
+	Slots   int    `toml:"slots" key:"engine.slots" placeholder:"N" help:"Requests that decode side by side. Each holds the memory of a whole context."`
+	Context int    `toml:"context" key:"engine.context" placeholder:"N" help:"Positions of one conversation, images included. 0 takes 4096, or less if the model was trained on less."`
+}
+
+// Store says where the shared Store is and how large.
+type Store struct {
+	Kind   string `toml:"kind" key:"store.kind" placeholder:"KIND" help:"ram shares embeddings between the Encoders of this host; none turns the Store off."`
+	Listen string `toml:"listen" key:"store.listen" placeholder:"HOST:PORT" help:"Address of health and metrics."`
+	Path   string `toml:"path" key:"store.path" placeholder:"SOCKET" help:"Unix socket that Encoders connect to."`
+	Bytes  Bytes  `toml:"bytes" key:"store.bytes" placeholder:"SIZE" help:"Memory for embeddings. When it is full, those not used for longest go."`
+}
+
+// Encoder configures the role that turns images into embeddings.
+type Encoder struct {
+	Listen string `toml:"listen" key:"encoder.listen" placeholder:"HOST:PORT" help:"Address of the worker API, health and metrics."`
+	Name   string `toml:"name" key:"encoder.name" placeholder:"NAME" help:"Name in answers, metrics and logs, unique in the fleet."`
+	Store  string `toml:"store" key:"encoder.store" placeholder:"SOCKET" help:"Socket of the Store. Empty: this Encoder shares nothing."`
+
+	ArenaBytes Bytes `toml:"arena_bytes" key:"encoder.arena_bytes" placeholder:"SIZE" help:"Memory in which every embedding of this process lives."`
+	CacheBytes Bytes `toml:"cache_bytes" key:"encoder.cache_bytes" placeholder:"SIZE" help:"Part of the arena for embeddings kept after a request. They are served without asking the Store."`
+
+	CrossEncoderCache      bool   `toml:"cross_encoder_cache" key:"encoder.cross_encoder_cache" negatable:"" help:"Take embeddings of other Encoders from the Store and publish own ones."`
+	EmbeddingCachePrefix   string `toml:"embedding_cache_prefix" key:"encoder.embedding_cache_prefix" placeholder:"TEXT" help:"Put before every Store key, to keep fleets that share one Store apart."`
+	EmbeddingModelIdentity string `toml:"embedding_model_identity" key:"encoder.embedding_model_identity" placeholder:"TEXT" help:"Model name in Store keys. Empty takes the model's own; set it where equal models have different names."`
+	StoreMaxPendingItems   int    `toml:"store_max_pending_items" key:"encoder.store_max_pending_items" placeholder:"N" help:"Embeddings that wait to be published. One more is dropped and counted; its request is served."`
+	StoreMaxPendingBytes   Bytes  `toml:"store_max_pending_bytes" key:"encoder.store_max_pending_bytes" placeholder:"SIZE" help:"The same limit in bytes."`
+	StoreReadBufferBytes   Bytes  `toml:"store_read_buffer_bytes" key:"encoder.store_read_buffer_bytes" placeholder:"SIZE" help:"Memory for Store reads in flight. Reads beyond it wait."`
+}
+
+// Prefill configures the role that prefills and decodes.
+type Prefill struct {
+	Listen         string   `toml:"listen" key:"prefill.listen" placeholder:"HOST:PORT" help:"Address of the worker API, health and metrics."`
+	DataListen     string   `toml:"data_listen" key:"prefill.data_listen" placeholder:"HOST:PORT" help:"Address that Encoders send embeddings to. It must be one that they can reach."`
+	Name           string   `toml:"name" key:"prefill.name" placeholder:"NAME" help:"Name in answers, metrics and logs, unique in the fleet."`
+	ArenaBytes     Bytes    `toml:"arena_bytes" key:"prefill.arena_bytes" placeholder:"SIZE" help:"Memory for embeddings of requests in work. A request that needs more than all of it is refused."`
+	PrepareTimeout Duration `toml:"prepare_timeout" key:"prefill.prepare_timeout" placeholder:"TIME" help:"How long memory granted to a request is kept for it while its chat call does not come."`
+	ItemTimeout    Duration `toml:"item_timeout" key:"prefill.item_timeout" placeholder:"TIME" help:"How long a request waits for an embedding before it is repaired."`
+}
+
+// Gateway configures the role that clients talk to.
+type Gateway struct {
+	Listen           string   `toml:"listen" key:"gateway.listen" placeholder:"HOST:PORT" help:"Address of the OpenAI-compatible API."`
+	Encoders         []string `toml:"encoders" key:"gateway.encoders" placeholder:"URL,..." help:"Encoders to use, e.g. http://10.0.0.7:8100."`
+	Prefills         []string `toml:"prefills" key:"gateway.prefills" placeholder:"URL,..." help:"Prefill workers to use, e.g. http://10.0.0.8:8200."`
+	MaxBodyBytes     Bytes    `toml:"max_body_bytes" key:"gateway.max_body_bytes" placeholder:"SIZE" help:"Largest request body, images included."`
+	MaxImages        int      `toml:"max_images" key:"gateway.max_images" placeholder:"N" help:"Most images of one request, the same one twice counted twice."`
+	MaxImageBytes    Bytes    `toml:"max_image_bytes" key:"gateway.max_image_bytes" placeholder:"SIZE" help:"Largest image file."`
+	MaxImagePixels   int      `toml:"max_image_pixels" key:"gateway.max_image_pixels" placeholder:"N" help:"Largest image in pixels, read from its header before anything is decoded."`
+	AllowPrivateURLs bool     `toml:"allow_private_urls" key:"gateway.allow_private_urls" name:"allow-private-urls" help:"Fetch images from loopback and private addresses too. Clients can then reach what this host can."`
+	FetchTimeout     Duration `toml:"fetch_timeout" key:"gateway.fetch_timeout" placeholder:"TIME" help:"Time for one image URL, redirects included."`
+	Repairs          int      `toml:"repairs" key:"gateway.repairs" placeholder:"N" help:"How often lost embeddings of one request are made again before the client gets a 503."`
+}
+
+// Up configures the command that runs a whole fleet on one host.
+type Up struct {
+	Encoders     int      `toml:"encoders" key:"up.encoders" placeholder:"N" help:"Encoders to start."`
+	StartTimeout Duration `toml:"start_timeout" key:"up.start_timeout" placeholder:"TIME" help:"Time for each process to get ready. Large models read slowly from cold disks."`
+	LogDir       string   `toml:"log_dir" key:"up.log_dir" placeholder:"DIR" help:"Write each process's log to a file of its own here. Empty: all go to standard error, behind their names."`
+}
+
+// Server configures what all HTTP servers share.
+type Server struct {
+	Drain Duration `toml:"drain" key:"server.drain" placeholder:"TIME" help:"Time for requests in work when the process is told to stop. A second signal cuts it short. Under up it is at most 2s."`
+}
+
+// Log configures logging.
+type Log struct {
+	Level  string `toml:"level" key:"log.level" name:"log-level" placeholder:"LEVEL" help:"debug, info, warn or error."`
+	Format string `toml:"format" key:"log.format" name:"log-format" placeholder:"FORMAT" help:"text for people, json for machines."`
+}
+
+// The kinds that engine.kind and store.kind take.
+const (
+	EngineLlama  = "llama"
+	EngineDevice = "device"
+	StoreRAM     = "ram"
+	StoreNone    = "none"
+)
+
+// DefaultConfig returns the values that hold where nothing else is said.
+func DefaultConfig() Config {
+	return Config{
+		Engine: Engine{Kind: EngineLlama, Threads: 1, Slots: 2},
+		Store:  Store{Kind: StoreRAM, Listen: "127.0.0.1:8300", Path: "/tmp/afterimage-store.sock", Bytes: GiB},
+		Encoder: Encoder{
+			Listen: "127.0.0.1:8100", Name: "encoder-0", ArenaBytes: GiB, CacheBytes: 256 * MiB,
+			CrossEncoderCache: true, StoreMaxPendingItems: 32, StoreMaxPendingBytes: 2 * GiB,
+			StoreReadBufferBytes: 128 * MiB,
+		},
+		Prefill: Prefill{
+			Listen: "127.0.0.1:8200", DataListen: "127.0.0.1:8201", Name: "prefill-0", ArenaBytes: GiB,
+			PrepareTimeout: Duration(30 * time.Second), ItemTimeout: Duration(30 * time.Second),
+		},
+		Gateway: Gateway{
+			Listen: "127.0.0.1:8000", MaxBodyBytes: 64 * MiB, MaxImages: 16, MaxImageBytes: 20 * MiB,
+			MaxImagePixels: 50_000_000, FetchTimeout: Duration(10 * time.Second), Repairs: 2,
+		},
+		Up:     Up{Encoders: 2, StartTimeout: Duration(2 * time.Minute)},
+		Server: Server{Drain: Duration(30 * time.Second)},
+		Log:    Log{Level: "info", Format: "text"},
+	}
+}

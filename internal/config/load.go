@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// maxFileBytes bounds a configuration file; a larger one is a wrong file.
+const maxFileBytes = 1 << 20
+
+// Flag is a value from the command line.
+type Flag struct {
+	Name  string // with its dashes
+	Value any    // of the key's type
+}
+
+// Input is where values come from besides the defaults. All fields may be empty.
+type Input struct {
+	File  string          // path of a TOML file
+	Env   []string        // as os.Environ
+	Flags map[string]Flag // by key
+}
+
+// Loaded is a configuration and the source of each of its values.
+type Loaded struct {
+	Config
+	source map[string]string // by key; absent means default
+}
+
+// Source says where the value of a key comes from: "default", "file PATH", "env NAME" or
+// "flag --NAME".
+func (l *Loaded) Source(key string) string {
+	if s := l.source[key]; s != "" {
+		return s
+	}
+	return "default"
+}
+
+// Set changes a value by its key; source tells where it comes from. It is for values that the program
+// works out itself.
+func (l *Loaded) Set(key, text, source string) error {
+	k, ok := keyNamed(key)
+	if !ok {
+		return fmt.Errorf("config: no key %s", key)
+	}
+	l.source[key] = source
+	return k.set(&l.Config, text)
+}
+
+// Load brings the sources together. It checks that values can be read, not that they make sense;
+// that is for Validate.
+func Load(in Input) (*Loaded, error) {
+	l := &Loaded{Config: DefaultConfig(), source: map[string]string{}}
+	if in.File != "" {
+		if err := l.loadFile(in.File); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.loadEnv(in.Env); err != nil {
+		return nil, err
+	}
+	for key, f := range in.Flags {
+		k, ok := keyNamed(key)
+		if !ok {
+			return nil, fmt.Errorf("config: flag %s has no key %s", f.Name, key)
+		}
+		k.field(&l.Config).Set(reflect.ValueOf(f.Value))
+		l.source[key] = "flag " + f.Name
+	}
+	return l, nil
+}
+
+func (l *Loaded) loadFile(path string) error {
+	st, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("--config %s: no such file; give the path of a TOML file, or leave the flag out", path)
+	case err != nil:
+		return fmt.Errorf("--config: %w", err)
+	case st.IsDir() || st.Size() > maxFileBytes:
+		return fmt.Errorf("--config %s: not a TOML file of at most %v", path, Bytes(maxFileBytes))
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	dec := toml.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&l.Config); err != nil {
+		return fileError(path, err)
+	}
+	var present map[string]map[string]any
+	if err := toml.Unmarshal(text, &present); err != nil {
+		return fileError(path, err)
+	}
+	for table, values := range present {
+		for name := range values {
+			l.source[table+"."+name] = "file " + path
+		}
+	}
+	return nil
+}
+
+// fileError says where in the file the fault is and, for an unknown key, which one was probably
+// meant.
+func fileError(path string, err error) error {
+	if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
+		var all []error
+		for _, e := range strict.Errors {
+			row, col := e.Position()
+			all = append(all, fmt.Errorf("%s:%d:%d: unknown key %s%s", path, row, col, strings.Join(e.Key(), "."), meantKey(e.Key())))
+		}
+		return errors.Join(all...)
+	}
+	if e, ok := errors.AsType[*toml.DecodeError](err); ok {
+		row, col := e.Position()
+		at := ""
+		if len(e.Key()) > 0 {
+			at = strings.Join(e.Key(), ".") + ": "
+		}
+		return fmt.Errorf("%s:%d:%d: %s%s", path, row, col, at, strings.TrimPrefix(e.Error(), "toml: "))
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+func (l *Loaded) loadEnv(env []string) error {
+	set := map[string]string{}
+	for _, kv := range env {
+		if name, text, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, EnvPrefix) {
+			set[name] = text
+		}
+	}
+	for _, k := range keys {
+		text, ok := set[k.Env()]
+		if !ok {
+			continue
+		}
+		if err := k.set(&l.Config, text); err != nil {
+			return fmt.Errorf("environment variable %s: %w", k.Env(), err)
+		}
+		l.source[k.Name] = "env " + k.Env()
+	}
+	return nil
+}
+
+// WriteTOML returns c as a file that Load reads back.
+func WriteTOML(c Config) ([]byte, error) {
+	text, err := toml.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	return text, nil
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// Show writes all values, each with its source behind it. What it writes is a file that Load reads.
+func (l *Loaded) Show(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table := ""
+	for _, k := range keys {
+		t, name, _ := strings.Cut(k.Name, ".")
+		if t != table {
+			if table != "" {
+				fmt.Fprintln(tw)
+			}
+			table = t
+			fmt.Fprintf(tw, "[%s]\n", t)
+		}
+		fmt.Fprintf(tw, "%s = %s\t# %s\n", name, literal(k.field(&l.Config)), l.Source(k.Name))
+	}
+	return tw.Flush()
+}
+
+// literal writes v in TOML.
+func literal(v reflect.Value) string {
+	if m, ok := v.Interface().(encoding.TextMarshaler); ok {
+		text, err := m.MarshalText()
+		if err != nil {
+			return strconv.Quote(err.Error())
+		}
+		return strconv.Quote(string(text))
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return strconv.Quote(v.String())
+	case reflect.Slice:
+		var parts []string
+		for _, e := range v.Seq2() {
+			parts = append(parts, strconv.Quote(e.String()))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	default:
+		return fmt.Sprint(v.Interface())
+	}
+}

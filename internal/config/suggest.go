@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import "strings"
+
+// meantKey returns "; did you mean X?" if a key is near enough to parts, else "".
+func meantKey(parts []string) string {
+	var names []string
+	for _, k := range keys {
+		names = append(names, k.Name)
+		table, _, _ := strings.Cut(k.Name, ".")
+		names = append(names, table)
+	}
+	name := strings.Join(parts, ".")
+	if best := nearest(name, names); best != "" {
+		return "; did you mean " + best + "?"
+	}
+	// The right name in the wrong table, or in none.
+	last := parts[len(parts)-1]
+	for _, k := range keys {
+		if _, key, _ := strings.Cut(k.Name, "."); key == last {
+			return "; did you mean " + k.Name + "?"
+		}
+	}
+	return "; see 'afterimage config check' for all keys"
+}
+
+// nearest returns the name with the fewest edits to word, "" if none is within a third of its length.
+func nearest(word string, names []string) string {
+	best, least := "", len(word)/3+1
+	for _, n := range names {
+		if d := edits(word, n); d < least {
+			best, least = n, d
+		}
+	}
+	return best
+}
+
+// edits returns the Levenshtein distance in bytes.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
