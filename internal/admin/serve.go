@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Times of a server. There is none for a whole request: an answer may stream for as long as its
+// client reads it.
+const (
+	headerTimeout = 10 * time.Second // to send the request's header
+	idleTimeout   = 2 * time.Minute  // between requests of a connection
+	writeTimeout  = 30 * time.Second // for one write; a client that reads nothing is cut off after it
+	maxHeader     = 64 << 10
+)
+
+// Serve answers requests on ln, which it closes, until ctx ends. It then takes no more and gives
+// those in work until drain has passed. It returns nil after an orderly end, and an error when
+// requests had to be cut off or ln failed.
+//
+// Contexts of requests do not end with ctx, so that requests in work can finish; they end when the
+// client goes away or is cut off.
+func Serve(ctx context.Context, ln net.Listener, handler http.Handler, drain time.Duration) error {
+	base, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	srv := &http.Server{
+		Handler:           Rolling(handler, writeTimeout),
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		BaseContext:       func(net.Listener) context.Context { return base },
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(ln) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("admin: serve %s: %w", ln.Addr(), err)
+	case <-ctx.Done():
+	}
+	patience, cancel := context.WithTimeout(base, drain)
+	defer cancel()
+	err := srv.Shutdown(patience)
+	if err != nil {
+		cut()
+		_ = srv.Close()
+		err = fmt.Errorf("admin: requests on %s were cut off after %v: %w", ln.Addr(), drain, err)
+	}
+	if serveErr := <-failed; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
+	return err
+}
+
+// Rolling gives every single write of handler's answers timeout to get through. A stream of any length
+// lives as long as its client keeps reading.
+func Rolling(handler http.Handler, timeout time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(&rollingWriter{ResponseWriter: w, rc: http.NewResponseController(w), timeout: timeout}, r)
+	})
+}
+
+// rollingWriter moves the write deadline ahead of each write.
+type rollingWriter struct {
+	http.ResponseWriter
+	rc      *http.ResponseController
+	timeout time.Duration
+}
+
+// Unwrap lets http.ResponseController find the connection's own writer.
+func (w *rollingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *rollingWriter) Write(p []byte) (int, error) {
+	w.extend()
+	return w.ResponseWriter.Write(p)
+}
+
+// Flush sends what is buffered, and so is a write too.
+func (w *rollingWriter) Flush() {
+	w.extend()
+	_ = w.rc.Flush()
+}
+
+// FlushError is Flush for http.ResponseController.
+func (w *rollingWriter) FlushError() error {
+	w.extend()
+	return w.rc.Flush()
+}
+
+// extend fails only on writers without a deadline, such as those of tests, which need none.
+func (w *rollingWriter) extend() { _ = w.rc.SetWriteDeadline(time.Now().Add(w.timeout)) }
