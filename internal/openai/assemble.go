@@ -46,6 +46,8 @@ func (a *TextAssembler) Flush() string {
 	return text
 }
 
+// take works on all bytes that are not text yet. With last, a part of a character at the end will not
+// be completed and counts as invalid.
 func (a *TextAssembler) take(b []byte, last bool) (string, bool) {
 	if a.stop != "" {
 		return "", true
@@ -96,6 +98,8 @@ type matcher struct {
 	state int   // bytes of word that the stream ends with
 }
 
+// newMatcher builds the table of borders: where to go on when a byte does not fit, without looking
+// back at the stream.
 func newMatcher(word string) matcher {
 	m := matcher{word: word, fail: make([]int, len(word))}
 	for i := 1; i < len(word); i++ {

@@ -106,6 +106,7 @@ func (p *rawPart) chatPart(next int) (Part, error) {
 	return Part{Text: string(p.text.bytes())}, nil
 }
 
+// readSampling reads what decides which tokens are chosen, and when the answer ends.
 func (c *Chat) readSampling(f fields) error {
 	temperature, ok, err := f.float("temperature")
 	switch {
@@ -138,6 +139,7 @@ func (c *Chat) readSampling(f fields) error {
 	return err
 }
 
+// readRest reads the remaining fields and refuses those that are not served.
 func (c *Chat) readRest(f fields) (err error) {
 	if c.Model, err = f.str("model"); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"strconv"
 )
 
+// pyInt prints v as Python's repr does.
 func pyInt(v int64) string { return strconv.FormatInt(v, 10) }
 
 // choices reads n; absent is 1.

@@ -81,6 +81,7 @@ func (h *Head) appendHead(dst []byte, object string) []byte {
 	return append(dst, `,"choices":[`...)
 }
 
+// appendEnd appends the two reasons; stop_reason is null unless a stop string was found.
 func (e *End) appendEnd(dst []byte) []byte {
 	dst = appendString(append(dst, `,"finish_reason":`...), e.Reason)
 	return appendStringOrNull(append(dst, `,"stop_reason":`...), e.Stop)

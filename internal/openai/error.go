@@ -3,6 +3,7 @@
 package openai
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -34,6 +35,7 @@ type Error struct {
 	RetryAfter time.Duration
 }
 
+// Error returns the message; the status and the type are for the wire.
 func (e *Error) Error() string { return e.Message }
 
 // BadRequest returns a 400. param may be "".
@@ -77,6 +79,20 @@ func CacheMiss(index int) *Error {
 	return BadRequest("", "Cache miss for image at index %d but data is not provided.", index)
 }
 
+// PromptTooLong returns the 400 for a prompt of promptTokens positions, images included, that leaves
+// no room for an answer in a context of contextTokens.
+func PromptTooLong(contextTokens, promptTokens int) *Error {
+	return badValue("input_tokens", strconv.Itoa(promptTokens), "This model's maximum context length is %d tokens. "+
+		"However, your prompt contains at least %d input tokens, which exceeds this limit even without any output tokens. "+
+		"Please reduce the length of the input prompt.", contextTokens, promptTokens)
+}
+
+// MaxTokensTooLarge returns the 400 for a max_tokens that no context of contextTokens can hold.
+func MaxTokensTooLarge(maxTokens, contextTokens int) *Error {
+	return badValue("max_tokens", strconv.Itoa(maxTokens),
+		"max_tokens=%d cannot be greater than max_model_len=%d. Please request fewer output tokens.", maxTokens, contextTokens)
+}
+
 // Unavailable returns a 503 that asks the client to come back after retry.
 func Unavailable(retry time.Duration, format string, args ...any) *Error {
 	return &Error{
@@ -90,8 +106,9 @@ func Internal(format string, args ...any) *Error {
 	return &Error{Status: http.StatusInternalServerError, Type: TypeInternal, Message: fmt.Sprintf(format, args...)}
 }
 
-// AsError finds the Error in err. A body over its limit (http.MaxBytesError) is a 413; any other
-// error is a 500 that does not tell what it was, because its text was not written for clients.
+// AsError finds the Error in err. A body over its limit (http.MaxBytesError) is a 413, a passed
+// deadline a 504; any other error is a 500 that does not tell what it was, because its text was not
+// written for clients: log it before.
 func AsError(err error) *Error {
 	var e *Error
 	var tooLarge *http.MaxBytesError
@@ -100,6 +117,8 @@ func AsError(err error) *Error {
 		return e
 	case errors.As(err, &tooLarge):
 		return TooLarge(tooLarge.Limit)
+	case errors.Is(err, context.DeadlineExceeded):
+		return &Error{Status: http.StatusGatewayTimeout, Type: TypeTimeout, Message: "The request took longer than its time limit."}
 	}
 	return Internal("Internal server error")
 }

@@ -3,6 +3,7 @@
 package openai
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -30,6 +31,8 @@ func TestWriteError(t *testing.T) {
 		`{"error":{"message":"no encoder is ready","type":"ServiceUnavailableError","param":null,"code":503}}`)
 	f(&http.MaxBytesError{Limit: 100}, 413, "",
 		`{"error":{"message":"The request body exceeds the limit of 100 bytes.","type":"RequestEntityTooLargeError","param":null,"code":413}}`)
+	f(fmt.Errorf("encode: %w", context.DeadlineExceeded), 504, "",
+		`{"error":{"message":"The request took longer than its time limit.","type":"GatewayTimeoutError","param":null,"code":504}}`)
 	f(errors.New("secret"), 500, "",
 		`{"error":{"message":"Internal server error","type":"InternalServerError","param":null,"code":500}}`)
 	f(&Error{Status: 409, Code: 7, Type: "T", Message: "m"}, 409, "", `{"error":{"message":"m","type":"T","param":null,"code":7}}`)

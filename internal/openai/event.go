@@ -15,6 +15,7 @@ const DefaultMaxEventBytes = 8 << 20
 // EventTooLargeError says that an upstream sent an event beyond the limit.
 type EventTooLargeError struct{ Limit int }
 
+// Error names the limit.
 func (e *EventTooLargeError) Error() string {
 	return fmt.Sprintf("an event of the stream exceeds %d bytes", e.Limit)
 }
@@ -163,6 +164,7 @@ func (e Event) Data() []byte {
 	return out
 }
 
+// The keys that look searches for.
 var (
 	finishKey = []byte(`"finish_reason"`)
 	errorKey  = []byte(`"error"`)

@@ -36,6 +36,8 @@ func (f fields) str(name string) (string, error) {
 // boolean reads true or false; absent is false.
 func (f fields) boolean(name string) (bool, error) { return decodeBool(f.raw(name), name) }
 
+// decodeBool reads the value at loc. vLLM would take "yes" and 1 as well; a client that sends those for
+// a switch is told.
 func decodeBool(raw []byte, loc string) (bool, error) {
 	switch string(raw) {
 	case "true":

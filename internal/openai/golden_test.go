@@ -110,6 +110,8 @@ func TestGoldenOtherErrors(t *testing.T) {
 		}
 	}
 	f("err_unknown_model", ModelNotFound("nope", "tiny-vl"))
+	f("err_too_long", PromptTooLong(2048, 2049))
+	f("err_max_tokens_too_big", MaxTokensTooLarge(100000, 2048))
 	f("image_uuid_only_unknown", CacheMiss(0))
 	f("err_file_url", Internal("Cannot load local files without `--allowed-local-media-path`."))
 	f("err_bad_base64", BadRequest("", "Non-base64 digit found"))

@@ -39,10 +39,12 @@ type rawPart struct {
 	plain bool   // a string, not an object
 }
 
+// path returns "messages[i].content[j]".
 func (p *rawPart) path() string {
 	return indexed(indexed("messages", p.message)+".content", p.index)
 }
 
+// indexed appends an index to a JSON path.
 func indexed(name string, i int) string { return name + "[" + strconv.Itoa(i) + "]" }
 
 // stringPart passes a string that stands for a text part.
@@ -57,6 +59,7 @@ func (w *walk) stringPart(m *rawMessage, i int) error {
 	return w.part(&rawPart{message: m.index, index: i, kind: kindText, text: t, plain: true})
 }
 
+// countPart holds the number of parts to its limit.
 func (w *walk) countPart() error {
 	if w.parts++; w.parts > maxParts {
 		return badParam("messages", "At most %d content parts may be sent in one request.", maxParts)
@@ -64,6 +67,7 @@ func (w *walk) countPart() error {
 	return nil
 }
 
+// The members of a part, and of its image_url, that may stand only once.
 const (
 	bitType = iota
 	bitText
@@ -73,6 +77,7 @@ const (
 	bitURL
 )
 
+// onePart passes an element of a content list and hands it on.
 func (w *walk) onePart(m *rawMessage, i int) error {
 	p := &rawPart{message: m.index, index: i, textGot: "nothing"}
 	switch w.peek() {
@@ -98,6 +103,8 @@ func (w *walk) onePart(m *rawMessage, i int) error {
 	return w.part(p)
 }
 
+// partMember passes one member of a part. Which members must be there depends on the type, which may
+// come last, so that only their own form is checked here.
 func (w *walk) partMember(p *rawPart, seen *uint, key []byte) (err error) {
 	bit := uint(bitType)
 	switch string(key) {
@@ -110,6 +117,8 @@ func (w *walk) partMember(p *rawPart, seen *uint, key []byte) (err error) {
 		bit = bitUUID
 	case "index":
 		bit = bitIndex
+	case "image", "images":
+		return w.stray(p, key)
 	default:
 		_, err = w.value()
 		return err
@@ -133,6 +142,15 @@ func (w *walk) partMember(p *rawPart, seen *uint, key []byte) (err error) {
 		p.item, err = w.value()
 	}
 	return err
+}
+
+// stray passes a picture in the manner of other APIs, which would otherwise be dropped.
+func (w *walk) stray(p *rawPart, key []byte) error {
+	raw, err := w.value()
+	if err != nil || raw[0] == 'n' {
+		return err
+	}
+	return badParam(p.path()+"."+string(key), "%s.%s is not understood: send images as parts of type image_url.", p.path(), key)
 }
 
 // image passes the value of image_url.

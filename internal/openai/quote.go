@@ -33,6 +33,7 @@ func appendString(dst []byte, s string) []byte {
 	return append(append(dst, s[from:]...), '"')
 }
 
+// appendEscaped appends a byte that must not stand in a JSON string.
 func appendEscaped(dst []byte, c byte) []byte {
 	switch c {
 	case '"', '\\':

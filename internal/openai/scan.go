@@ -70,6 +70,8 @@ func Scan(body []byte, l ScanLimits) (*Request, error) {
 	return r, r.read(top)
 }
 
+// read takes the fields that the gateway needs. What P/D alone needs is checked there, before any image
+// is encoded.
 func (r *Request) read(top fields) (err error) {
 	if r.Model, err = top.str("model"); err != nil {
 		return err

@@ -134,6 +134,7 @@ func TestScanRefuses(t *testing.T) {
 	f(user(`[{"type":"picture","image_url":{"url":"x"}}]`), part+".type", `"picture" is not known`)
 	f(user(`[{"type":"afterimage_item","index":0}]`), part+".type", "is not known")
 	f(user(`[{"type":"text","text":"x","image_url":{"url":"x"}}]`), part, "has an image_url")
+	f(user(`[{"type":"text","text":"x","image":"AAAA"}]`), part+".image", "not understood")
 	f(user(`[{"type":"text"}]`), part+".text", "got nothing")
 	f(user(`[{"type":"text","text":null}]`), part+".text", "got null")
 	f(user(`[{"type":"video_url","video_url":{"url":"x"}}]`), "video", "At most 0 video(s)")

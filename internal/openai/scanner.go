@@ -28,6 +28,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
+// fail returns the error for a fault at an offset.
 func (s *scanner) fail(at int, why string) error { return errJSON(s.b, at, why) }
 
 // end fails if anything but white space is left.
@@ -65,9 +66,11 @@ func (s *scanner) value() ([]byte, error) {
 	return s.b[start:s.i], nil
 }
 
+// skipMember and skipElement pass a value that nobody reads.
 func (s *scanner) skipMember([]byte) error { _, err := s.value(); return err }
 func (s *scanner) skipElement(int) error   { _, err := s.value(); return err }
 
+// enter passes the opening byte of a container.
 func (s *scanner) enter() error {
 	if s.depth++; s.depth > maxDepth {
 		return badParam("body", "The body nests deeper than %d levels.", maxDepth)
@@ -145,6 +148,7 @@ func (s *scanner) next(closing byte) (more bool, err error) {
 	return false, s.fail(s.i, "Expecting ',' delimiter")
 }
 
+// literal passes true, false or null.
 func (s *scanner) literal(word string) error {
 	if len(s.b)-s.i < len(word) || string(s.b[s.i:s.i+len(word)]) != word {
 		return s.fail(s.i, "Expecting value")
@@ -180,8 +184,10 @@ func (s *scanner) number() error {
 	return nil
 }
 
+// at says whether the next byte is c; white space counts.
 func (s *scanner) at(c byte) bool { return s.i < len(s.b) && s.b[s.i] == c }
 
+// digits passes digits and says whether there was one.
 func (s *scanner) digits() bool {
 	start := s.i
 	for s.i < len(s.b) && '0' <= s.b[s.i] && s.b[s.i] <= '9' {

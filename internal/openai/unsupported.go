@@ -10,6 +10,7 @@ import (
 // neutral says whether a field's value asks for nothing beyond what is done anyway.
 type neutral func(raw []byte) bool
 
+// never accepts null only.
 func never([]byte) bool { return false }
 
 // empty accepts {}, [] and "".
@@ -108,6 +109,7 @@ func onlyText(raw []byte) bool {
 	return err == nil
 }
 
+// errNotText ends the walk through a list of modalities.
 var errNotText = errors.New("not text")
 
 // plainText accepts {"type":"text"}.

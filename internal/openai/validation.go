@@ -65,8 +65,10 @@ func pyValue(raw []byte) string {
 	return shorten(string(raw))
 }
 
+// pySize stands for a container, whose content is too long for an error.
 func pySize(kind string, n int) string { return fmt.Sprintf("'<%s of %d items>'", kind, n) }
 
+// countItems prints a checked container as its size.
 func countItems(raw []byte) string {
 	s := scanner{b: raw}
 	if raw[0] == '{' {

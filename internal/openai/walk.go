@@ -8,9 +8,9 @@ import "bytes"
 // them. It keeps the spans of the other top-level values.
 type walk struct {
 	scanner
-	msg   int // messages passed
-	parts int // content parts passed
-	seen  bool
+	msg   int  // messages passed
+	parts int  // content parts passed
+	seen  bool // the key messages
 
 	// part is called for each content part; the rawPart is used again after the call. A string
 	// content, or a string among the parts, comes as a text part.
@@ -23,11 +23,12 @@ type walk struct {
 type rawMessage struct {
 	index  int
 	role   string
-	name   string
-	plain  bool // content was one string
-	extras fields
+	name   string // "" if absent or null
+	plain  bool   // content was one string
+	extras fields // members that change the prompt and are read by some only
 }
 
+// path returns "messages[i]".
 func (m *rawMessage) path() string { return indexed("messages", m.index) }
 
 // body passes the whole body and returns its top-level values, messages excepted.
@@ -65,6 +66,7 @@ func (w *walk) body() (fields, error) {
 // maxFields bounds the top-level keys of a body; the API knows about 80.
 const maxFields = 512
 
+// topMember passes one top-level member and keeps its span.
 func (w *walk) topMember(top fields, key []byte) error {
 	if string(key) == "messages" {
 		if w.seen {
@@ -85,6 +87,7 @@ func (w *walk) topMember(top fields, key []byte) error {
 	return err
 }
 
+// messages passes the value of messages.
 func (w *walk) messages() error {
 	if w.peek() != '[' {
 		raw, err := w.value()
@@ -103,6 +106,7 @@ func (w *walk) messages() error {
 	return err
 }
 
+// The members of a message that may stand only once.
 const (
 	bitRole = iota
 	bitContent
