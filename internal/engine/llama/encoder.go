@@ -39,6 +39,9 @@ func NewEncoder(lib *Library, cfg EncoderConfig) (*Encoder, error) {
 	if cfg.Threads < 0 || cfg.Threads > 512 {
 		return nil, fmt.Errorf("llama: %d threads, want 0 to 512", cfg.Threads)
 	}
+	if _, err := lib.mtmd(); err != nil {
+		return nil, err
+	}
 	if _, err := openTextHeader(cfg.Model); err != nil {
 		return nil, err
 	}

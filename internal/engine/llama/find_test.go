@@ -3,6 +3,7 @@
 package llama
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,17 +78,70 @@ func TestCheckCPU(t *testing.T) {
 	wantError(t, checkCPU([]cpuFeature{{"AVX2", false}, {"FMA", true}, {"BMI2", false}}), "AVX2, BMI2", "device")
 }
 
-func TestOpenRefusesWhatIsNoLibrary(t *testing.T) {
-	_, err := Open(filepath.Join(t.TempDir(), "nothing"))
+func TestLoadRefusesWhatIsNoLibrary(t *testing.T) {
+	_, err := load(filepath.Join(t.TempDir(), "nothing"))
 	wantError(t, err, "nothing", "make deps")
 
 	dir := fakeLibrary(t, t.TempDir())
-	_, err = Open(dir)
+	_, err = load(dir)
 	wantError(t, err, filepath.Join(dir, libLlama), "make deps")
 
 	if err := os.Remove(filepath.Join(dir, libMtmd)); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Open(dir)
+	_, err = load(dir)
 	wantError(t, err, dir, libMtmd, "make deps")
+}
+
+func TestOpenLoadsOnce(t *testing.T) {
+	lib := library(t)
+	again, err := Open(lib.Dir() + "/.")
+	if err != nil || again != lib {
+		t.Errorf("the same folder again: %p, %v; want %p", again, err, lib)
+	}
+	other := fakeLibrary(t, t.TempDir())
+	_, err = Open(other)
+	wantError(t, err, lib.Dir(), other)
+}
+
+// TestWrongLibraries starts processes on folders in which one library is another one.
+func TestWrongLibraries(t *testing.T) {
+	real, err := libraryDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(change func(dir string), parts ...string) {
+		t.Helper()
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(real)); err != nil {
+			t.Fatal(err)
+		}
+		change(dir)
+		cmd := side(t, "encode", "", "")
+		cmd.Env = append(cmd.Env, EnvDir+"="+dir)
+		if err := cmd.Run(); err == nil {
+			t.Error("the process accepted its libraries")
+		}
+		wantError(t, fmt.Errorf("%s", cmd.Stderr), append(parts, dir)...)
+	}
+	replace := func(name, by string) func(string) {
+		return func(dir string) {
+			if err := os.Rename(filepath.Join(dir, by), filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f(replace(libLlama, "libgomp.so.1"), "lacks llama_version", "make deps") // loads, and is something else
+	f(replace(libLlama, libMtmd), "no "+libMtmd, "make deps")
+	f(func(dir string) { writeFile(t, dir, libCPU) }, libCPU, "did not load")              // no back end
+	f(func(dir string) { writeFile(t, dir, libMtmd) }, libMtmd, "cannot load")             // no projector library
+	f(func(dir string) { writeFile(t, dir, "libggml.so.0") }, "libggml.so.0", "make deps") // junk below
+	f(func(dir string) { os.Remove(filepath.Join(dir, libLlama)) }, libLlama, "make deps") // half a folder
+}
+
+func writeFile(t *testing.T, dir, name string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("junk"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }

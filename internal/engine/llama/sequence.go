@@ -14,13 +14,20 @@ import (
 
 // Sequence is one conversation in a context of its own. It implements engine.Sequence and is used by
 // one goroutine.
+//
+// How tokens are grouped into native calls changes the last bits of the logits: a call of one token
+// takes other kernels than a call of many. So the grouping must not depend on how the caller's text
+// happens to be cut. A run of text, up to the next rows or the next logits, is decoded in full batches
+// and a rest, whatever calls brought it: full batches at once, the rest when the run ends. That is also
+// how mtmd groups the text of a whole prompt.
 type Sequence struct {
-	t      *Text
-	slot   *slot
-	pos    int // next position
-	cells  int // KV cells taken; fewer positions than cells with M-RoPE
-	logits []float32
-	err    error // a failure half way leaves the context in no known state
+	t       *Text
+	slot    *slot
+	pos     int     // next position in the context
+	cells   int     // KV cells taken; more than positions with M-RoPE
+	pending []int32 // the rest of a run of text, fewer than a batch
+	logits  []float32
+	err     error // a failure half way leaves the context in no known state
 }
 
 var _ engine.Sequence = (*Sequence)(nil)
@@ -28,7 +35,7 @@ var _ engine.Sequence = (*Sequence)(nil)
 // errSequenceClosed is what a closed sequence answers.
 var errSequenceClosed = errors.New("llama: sequence is closed")
 
-// begin prepares for n more cells and moves positions.
+// begin prepares for n more cells and a move by as many positions as moves.
 func (s *Sequence) begin(ctx context.Context, n, moves int) error {
 	s.logits = nil
 	if s.err != nil {
@@ -37,9 +44,9 @@ func (s *Sequence) begin(ctx context.Context, n, moves int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	limit := s.t.spec.Context
-	if s.cells+n > limit || s.pos+moves > limit {
-		return fmt.Errorf("%w: %d of %d positions are taken, %d more do not fit", engine.ErrContextFull, max(s.cells, s.pos), limit, max(n, moves))
+	limit, taken := s.t.spec.Context, max(s.cells, s.pos)+len(s.pending)
+	if more := max(n, moves); more > limit-taken {
+		return fmt.Errorf("%w: %d of %d positions are taken, %d more do not fit", engine.ErrContextFull, taken, limit, more)
 	}
 	return nil
 }
@@ -50,8 +57,8 @@ func (s *Sequence) fail(err error) error {
 	return err
 }
 
-// PrefillTokens appends tokens in batches, between which ctx is checked. After a failure the sequence
-// is of no more use, unless nothing was appended yet.
+// PrefillTokens appends tokens. ctx is checked between batches; after a failure that is not a refusal
+// of the arguments the sequence is of no more use.
 func (s *Sequence) PrefillTokens(ctx context.Context, toks []int32, logits bool) error {
 	for i, tok := range toks {
 		if tok < 0 || tok >= s.t.model.vocN {
@@ -61,22 +68,15 @@ func (s *Sequence) PrefillTokens(ctx context.Context, toks []int32, logits bool)
 	if err := s.begin(ctx, len(toks), len(toks)); err != nil {
 		return err
 	}
-	if len(toks) == 0 {
-		if logits {
-			return errors.New("llama: logits need at least one token")
-		}
-		return nil
+	if logits && len(toks)+len(s.pending) == 0 {
+		return errors.New("llama: logits need at least one token before them")
 	}
-	for rest := toks; len(rest) > 0; {
-		n := min(len(rest), s.slot.batch)
-		last := n == len(rest)
-		if err := s.step(ctx, rest[:n], last && logits); err != nil {
-			return err
-		}
-		rest = rest[n:]
-	}
+	s.pending = append(s.pending, toks...)
 	if !logits {
-		return nil
+		return s.flush(ctx, s.slot.batch, false)
+	}
+	if err := s.flush(ctx, 1, true); err != nil {
+		return err
 	}
 	if s.logits = s.slot.lastLogits(); s.logits == nil {
 		return s.fail(errors.New("llama: the library gave no logits"))
@@ -84,16 +84,23 @@ func (s *Sequence) PrefillTokens(ctx context.Context, toks []int32, logits bool)
 	return nil
 }
 
-// step decodes one batch of tokens.
-func (s *Sequence) step(ctx context.Context, toks []int32, logits bool) error {
-	if err := ctx.Err(); err != nil {
-		return s.fail(err)
+// flush decodes pending tokens as long as there are at least least of them.
+func (s *Sequence) flush(ctx context.Context, least int, logits bool) error {
+	done := 0
+	for len(s.pending)-done >= least {
+		n := min(len(s.pending)-done, s.slot.batch)
+		if err := ctx.Err(); err != nil {
+			return s.fail(err)
+		}
+		last := logits && done+n == len(s.pending)
+		if err := s.slot.decodeTokens(s.pending[done:done+n], s.pos, last); err != nil {
+			return s.fail(err)
+		}
+		done += n
+		s.pos += n
+		s.cells += n
 	}
-	if err := s.slot.decodeTokens(toks, s.pos, logits); err != nil {
-		return s.fail(err)
-	}
-	s.pos += len(toks)
-	s.cells += len(toks)
+	s.pending = s.pending[:copy(s.pending, s.pending[done:])]
 	return nil
 }
 
@@ -105,6 +112,9 @@ func (s *Sequence) PrefillRows(ctx context.Context, part embedding.Part, rows []
 	}
 	values, err := s.checkRows(part, rows)
 	if err != nil {
+		return err
+	}
+	if err := s.flush(ctx, 1, false); err != nil {
 		return err
 	}
 	if part.NonCausal {
@@ -174,8 +184,8 @@ func (s *Sequence) checkMRoPE(part embedding.Part) error {
 // library's and valid until the next call.
 func (s *Sequence) Logits() []float32 { return s.logits }
 
-// Len returns the positions taken so far.
-func (s *Sequence) Len() int { return s.pos }
+// Len returns the positions taken so far, those of tokens that wait for their batch included.
+func (s *Sequence) Len() int { return s.pos + len(s.pending) }
 
 // Close clears the context and gives it back. A second call does nothing.
 func (s *Sequence) Close() {

@@ -150,7 +150,8 @@ func open(path string, table []symbol) (handle uintptr, err error) {
 		purego.RegisterFunc(s.fn, addr)
 	}
 	if missing != nil {
-		return 0, fmt.Errorf("llama: %s lacks %s: it is not the library of llama.cpp %s; run `make deps`", path, strings.Join(missing, ", "), wantVersion)
+		return 0, fmt.Errorf("llama: %s lacks %s (%d of %d functions): it is not the library of llama.cpp %s; run `make deps`",
+			path, strings.Join(missing[:min(3, len(missing))], ", "), len(missing), len(table), wantVersion)
 	}
 	return handle, nil
 }
