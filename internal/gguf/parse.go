@@ -179,7 +179,8 @@ func (p *parser) take(n uint64) []byte {
 	return b
 }
 
-// word reads a number of n <= 8 bytes.
+// word reads a number of n bytes in place, without the allocation that take makes: files hold many numbers.
+// n is at most 8.
 func (p *parser) word(n int) uint64 {
 	if !p.room(uint64(n), 1) {
 		return 0

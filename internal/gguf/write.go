@@ -79,7 +79,8 @@ func (w *Writer) Add(name string, typ Type, fill Fill, dims ...int) {
 	w.tensors = append(w.tensors, pending{t, fill})
 }
 
-// WriteFile writes the model to path. The file appears whole or not at all.
+// WriteFile writes the model to path, by way of a temporary file in the same folder: the file appears
+// whole or not at all, and what a hard link to an older one shows does not change.
 func (w *Writer) WriteFile(path string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -120,6 +121,7 @@ func (w *Writer) WriteTo(out io.Writer) (int64, error) {
 	if err := put(head); err != nil {
 		return total, err
 	}
+	// One chunk of values and its encoding are all the memory that a model of any size takes.
 	vals, raw := make([]float32, chunkElems), make([]byte, 0, 4*chunkElems+defaultAlign)
 	for _, t := range w.tensors {
 		n := int(t.Dims[0] * t.Rows())

@@ -72,14 +72,6 @@ func bands(side int, rgb ...[3]byte) media.Pixels {
 func ask(t *testing.T, enc *llama.Encoder, text *llama.Text, px media.Pixels, question string, n int) string {
 	t.Helper()
 	const mark = "[picture]"
-	layout, err := enc.Layout(t.Context(), px.Width, px.Height)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := make([]byte, layout.Rows()*enc.Spec().Cols*4)
-	if err := enc.Encode(t.Context(), px, rows); err != nil {
-		t.Fatal(err)
-	}
 	prompt, err := text.Prompt([]engine.Message{{Role: "user", Content: mark + question}})
 	if err != nil {
 		t.Fatal(err)
@@ -90,28 +82,10 @@ func ask(t *testing.T, enc *llama.Encoder, text *llama.Text, px media.Pixels, qu
 		t.Fatal(err)
 	}
 	defer seq.Close()
-	feed := func(toks []int32, err error) {
-		t.Helper()
-		if err == nil && len(toks) > 0 {
-			err = seq.PrefillTokens(t.Context(), toks, true)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	feed(text.Begin(), nil)
-	feed(text.Tokenize(before, true))
-	for _, part := range layout.Parts {
-		feed(part.Tokens, nil)
-		if part.Rows > 0 {
-			size := part.Rows * enc.Spec().Cols * 4
-			if err := seq.PrefillRows(t.Context(), part, rows[:size]); err != nil {
-				t.Fatal(err)
-			}
-			rows = rows[size:]
-		}
-	}
-	feed(text.Tokenize(after, true))
+	feed(t, seq, text.Begin())
+	feedText(t, seq, text, before)
+	feedPicture(t, seq, enc, px)
+	feedText(t, seq, text, after)
 	sampler, err := engine.NewSampler(engine.Sampling{})
 	if err != nil {
 		t.Fatal(err)
@@ -126,9 +100,54 @@ func ask(t *testing.T, enc *llama.Encoder, text *llama.Text, px media.Pixels, qu
 			break
 		}
 		answer.Write(text.Piece(tok))
-		feed([]int32{tok}, nil)
+		feed(t, seq, []int32{tok})
 	}
 	return answer.String()
+}
+
+// feedPicture encodes a picture and appends it to a sequence.
+func feedPicture(t *testing.T, seq engine.Sequence, enc *llama.Encoder, px media.Pixels) {
+	t.Helper()
+	layout, err := enc.Layout(t.Context(), px.Width, px.Height)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rowBytes := enc.Spec().Cols * 4
+	rows := make([]byte, layout.Rows()*rowBytes)
+	if err := enc.Encode(t.Context(), px, rows); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range layout.Parts {
+		feed(t, seq, part.Tokens)
+		if part.Rows == 0 {
+			continue
+		}
+		if err := seq.PrefillRows(t.Context(), part, rows[:part.Rows*rowBytes]); err != nil {
+			t.Fatal(err)
+		}
+		rows = rows[part.Rows*rowBytes:]
+	}
+}
+
+// feedText appends text to a sequence.
+func feedText(t *testing.T, seq engine.Sequence, text *llama.Text, s string) {
+	t.Helper()
+	toks, err := text.Tokenize(s, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	feed(t, seq, toks)
+}
+
+// feed appends tokens, if there are any, to a sequence.
+func feed(t *testing.T, seq engine.Sequence, toks []int32) {
+	t.Helper()
+	if len(toks) == 0 {
+		return
+	}
+	if err := seq.PrefillTokens(t.Context(), toks, true); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // firstColours returns the first n words of an answer that are colours.

@@ -56,6 +56,8 @@ func textModel(arch string, s textShape, typ gguf.Type, seed uint64) *builder {
 		side := half * 3 / 8
 		b.Set(arch+".rope.dimension_sections", []int32{half - 2*side, side, side, 0})
 	}
+	// Gains of 2 in attention keep the answer dependent on what is far away in the prompt, so that a
+	// test notices a wrong row.
 	words := b.vocabulary()
 	b.mat("token_embd.weight", math.Sqrt(float64(s.width)), s.width, words)
 	b.vec("output_norm.weight", 1, 0.1, s.width)
@@ -100,7 +102,7 @@ func (b *builder) vocabulary() int {
 	b.Set("tokenizer.ggml.pre", "default")
 	b.Set("tokenizer.ggml.tokens", tokens)
 	b.Set("tokenizer.ggml.token_type", types)
-	b.Set("tokenizer.ggml.merges", []string{})
+	b.Set("tokenizer.ggml.merges", []string{}) // none: each byte is a token
 	b.Set("tokenizer.ggml.eos_token_id", uint32(256))
 	b.Set("tokenizer.ggml.add_bos_token", false)
 	b.Set("tokenizer.chat_template", chatTemplate)

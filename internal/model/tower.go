@@ -30,6 +30,9 @@ type gains struct {
 // randomGains let every part of the tower matter.
 var randomGains = gains{attention: 1.5, position: 0.5, hidden: 2, threshold: 0.5}
 
+// The names of keys and tensors are those that libmtmd looks for; each projector has its own set, and
+// a missing one makes the library refuse the file.
+
 // tower returns a projector file for rows of cols values.
 func tower(proj Projector, s towerShape, cols int, typ gguf.Type, seed uint64) *builder {
 	b := &builder{rand: stream(seed), matrix: typ}
@@ -45,6 +48,7 @@ func tower(proj Projector, s towerShape, cols int, typ gguf.Type, seed uint64) *
 	b.Set("clip.vision.projection_dim", uint32(cols))
 	b.Set("clip.vision.attention.head_count", uint32(s.heads))
 	b.Set("clip.vision.attention.layer_norm_epsilon", float32(1e-6))
+	// Pixels of 0..255 become -1..1.
 	b.Set("clip.vision.image_mean", []float32{0.5, 0.5, 0.5})
 	b.Set("clip.vision.image_std", []float32{0.5, 0.5, 0.5})
 	b.patches(proj, s)
@@ -107,10 +111,10 @@ func (b *builder) projector(proj Projector, s towerShape, cols int) {
 		} else {
 			b.linear("mm.model.mlp.3", 1.7, cols, cols)
 		}
-	case Gemma3:
+	case Gemma3: // averages patches, so the width stays; the matrix is stored the other way round
 		b.mat("mm.input_projection.weight", 1, cols, s.width)
 		b.vec("mm.soft_emb_norm.weight", 1, 0.1, s.width)
-	case Qwen2VL:
+	case Qwen2VL: // merges 2 x 2 patches, always
 		b.linear("mm.0", 1, 4*s.width, 4*s.width)
 		b.linear("mm.2", 1.7, 4*s.width, cols)
 	}

