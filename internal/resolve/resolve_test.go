@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"afterimage/internal/arena"
+	"afterimage/internal/cache"
+	"afterimage/internal/control"
+	"afterimage/internal/embedding"
+	"afterimage/internal/store"
+	"afterimage/internal/store/ram"
+	"afterimage/internal/testkit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// bench is an Encoder's memory and a Store, without the Encoder.
+type bench struct {
+	*testing.T
+	proto embedding.Protocol
+	arena *arena.Arena
+	cache *cache.Cache
+	srv   *ram.Server
+	store *testkit.FaultStore
+	r     *Resolver
+}
+
+func newBench(t *testing.T, proto embedding.Protocol, change func(*Config)) *bench {
+	t.Helper()
+	a, err := arena.New(arena.Config{Name: "test", Bytes: 4 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := ram.NewLocal(ram.Config{MaxBytes: 4 << 20, Logger: quiet}, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{T: t, proto: proto, arena: a, cache: cache.New(1 << 20), srv: l.Server(), store: testkit.NewFaultStore(l, a)}
+	cfg := Config{Cache: b.cache, Store: b.store, Protocol: proto, Logger: quiet}
+	if change != nil {
+		change(&cfg)
+	}
+	if b.r, err = New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		b.cache.Close()
+		if err := b.store.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := a.Close(); err != nil {
+			t.Errorf("references left: %v", err)
+		}
+	})
+	return b
+}
+
+func item(name string, rows, cols int) Item {
+	return Item{
+		Key:      embedding.Key("ns@id:" + name),
+		Contract: embedding.Contract{Rows: rows, Cols: cols, DType: embedding.Float32},
+	}
+}
+
+// object makes the sealed object of it, whose values all are v.
+func (b *bench) object(it Item, v float32) *arena.Buf {
+	b.Helper()
+	c := it.Contract
+	meta := embedding.Meta{Rows: c.Rows, Cols: c.Cols, DType: c.DType,
+		Layout: embedding.Layout{Parts: []embedding.Part{{Rows: c.Rows, Positions: c.Rows}}}}
+	buf, err := b.arena.Reserve(b.proto.ObjectBytes(meta.Layout, c.Cols, c.DType))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for p := buf.Bytes()[b.proto.PayloadOffset(meta.Layout):]; len(p) > 0; p = p[4:] {
+		binary.LittleEndian.PutUint32(p, math.Float32bits(v))
+	}
+	if err := b.proto.Seal(buf.Bytes(), it.Key, meta); err != nil {
+		b.Fatal(err)
+	}
+	buf.Commit()
+	return buf
+}
+
+// plant stores the object of from under the key of it.
+func (b *bench) plant(it, from Item, v float32) {
+	b.Helper()
+	buf := b.object(from, v)
+	defer buf.Release()
+	if err := b.store.Put(b.Context(), it.Key, buf, store.PutOptions{}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) resolve(items ...Item) []Result {
+	b.Helper()
+	rs := b.r.Resolve(b.Context(), items)
+	if len(rs) != len(items) {
+		b.Fatalf("%d results for %d items", len(rs), len(items))
+	}
+	for _, r := range rs {
+		if r.Buf != nil {
+			b.Cleanup(r.Buf.Release)
+		}
+	}
+	return rs
+}
+
+// hit checks that r holds the object of it with values v, from src.
+func (b *bench) hit(r Result, it Item, src control.Source, v float32) {
+	b.Helper()
+	if r.Buf == nil || r.Source != src || r.Reason != "" || r.Err != nil {
+		b.Errorf("%s: source %q, reason %q, error %v; want a hit from %s", it.Key, r.Source, r.Reason, r.Err, src)
+		return
+	}
+	meta, p, err := b.proto.Open(r.Buf.Bytes(), it.Key, it.Contract)
+	if err != nil || meta.Rows != r.Meta.Rows || math.Float32frombits(binary.LittleEndian.Uint32(p)) != v {
+		b.Errorf("%s: object %+v, %v; want values %v", it.Key, meta, err, v)
+	}
+}
+
+func (b *bench) miss(r Result, want Reason) {
+	b.Helper()
+	if r.Buf != nil || r.Reason != want || r.Source != "" {
+		b.Errorf("reason %q, source %q, error %v; want a miss with reason %q", r.Reason, r.Source, r.Err, want)
+	}
+}
+
+func (b *bench) counted(result string, reason Reason, want float64) {
+	b.Helper()
+	if got := testutil.ToFloat64(b.r.Metrics().items.WithLabelValues(result, string(reason))); got != want {
+		b.Errorf("count of %s %s is %v, want %v", result, reason, got, want)
+	}
+}
+
+func both(t *testing.T, f func(*testing.T, embedding.Protocol)) {
+	for _, p := range []embedding.Protocol{embedding.V3, embedding.A1} {
+		t.Run(string(p), func(t *testing.T) { f(t, p) })
+	}
+}
+
+// From the store the first time, from the cache the second; only what is missing is encoded.
+func TestReusePipeline(t *testing.T) {
+	both(t, func(t *testing.T, p embedding.Protocol) {
+		b := newBench(t, p, nil)
+		x, y, z := item("x", 3, 8), item("y", 5, 8), item("z", 7, 8)
+		b.plant(x, x, 1)
+		b.plant(z, z, 3)
+		rs := b.resolve(x, y, z)
+		b.hit(rs[0], x, control.SourceStore, 1)
+		b.miss(rs[1], Absent)
+		b.hit(rs[2], z, control.SourceStore, 3)
+		rs = b.resolve(z, x)
+		b.hit(rs[0], z, control.SourceLocal, 3)
+		b.hit(rs[1], x, control.SourceLocal, 1)
+		if n := b.store.Calls(testkit.Exists); n != 1 {
+			t.Errorf("%d exists calls, want 1: a full local hit asks nobody", n)
+		}
+		if n := b.store.Calls(testkit.Get); n != 1 {
+			t.Errorf("%d get calls, want one batch", n)
+		}
+		b.counted("store", "", 2)
+		b.counted("local", "", 2)
+		b.counted("miss", Absent, 1)
+	})
+}
+
+// unloadable_inputs_do_not_allocate_staging: a miss and an object over the read buffer take no memory.
+func TestUnloadableInputsDoNotAllocate(t *testing.T) {
+	b := newBench(t, embedding.A1, func(c *Config) { c.ReadBufferBytes = 1000 })
+	large := item("large", 100, 8)
+	b.plant(large, large, 1)
+	before := b.arena.Stats().Committed
+	rs := b.resolve(item("absent", 3, 8), large)
+	b.miss(rs[0], Absent)
+	b.miss(rs[1], Oversize)
+	if n := b.store.Calls(testkit.Get); n != 0 {
+		t.Errorf("%d get calls, want none", n)
+	}
+	if st := b.arena.Stats(); st.Committed != before || st.Reserved != 0 {
+		t.Errorf("arena %+v, want %d bytes committed as before", st, before)
+	}
+	if n := b.srv.Stats().Objects; n != 1 {
+		t.Errorf("%d objects in the Store: an oversize one is not wrong and stays", n)
+	}
+}
+
+// batch_reads_reuse_registration_without_aliasing_outputs: chunks are bounded by the read buffer.
+func TestChunks(t *testing.T) {
+	f := func(buffer int64, calls int) {
+		t.Helper()
+		b := newBench(t, embedding.V3, func(c *Config) { c.ReadBufferBytes = buffer })
+		items := []Item{item("a", 1, 4), item("b", 1, 4), item("c", 1, 4)} // 24 + 16 bytes each
+		for i, it := range items {
+			b.plant(it, it, float32(i))
+		}
+		for i, r := range b.resolve(items...) {
+			b.hit(r, items[i], control.SourceStore, float32(i))
+		}
+		if n := b.store.Calls(testkit.Get); n != calls {
+			t.Errorf("buffer %d: %d get calls, want %d", buffer, n, calls)
+		}
+	}
+	f(80, 2)
+	f(120, 1)
+	f(40, 3)
+}
+
+// Case K04 at this level, and incompatible_output_is_a_miss: a wrong object is dropped and counted,
+// the caller encodes, and the healthy one beside it is used.
+func TestWrongObjectIsDropped(t *testing.T) {
+	both(t, func(t *testing.T, p embedding.Protocol) {
+		f := func(name string, reason map[embedding.Protocol]Reason, plant func(b *bench, it Item)) {
+			t.Helper()
+			b := newBench(t, p, nil)
+			bad, good := item("image", 275, 8), item("healthy", 3, 8)
+			plant(b, bad)
+			b.plant(good, good, 2)
+			rs := b.resolve(bad, good)
+			b.miss(rs[0], reason[p])
+			b.hit(rs[1], good, control.SourceStore, 2)
+			b.counted("miss", reason[p], 1)
+			if n := b.srv.Stats().Objects; n != 1 {
+				t.Errorf("%s: %d objects in the Store, want the healthy one only", name, n)
+			}
+			b.store.Set(testkit.Get, testkit.Fault{})
+			b.plant(bad, bad, 9) // what the caller encoded takes the place
+			b.hit(b.resolve(bad)[0], bad, control.SourceStore, 9)
+		}
+		is := func(v3, a1 Reason) map[embedding.Protocol]Reason {
+			return map[embedding.Protocol]Reason{embedding.V3: v3, embedding.A1: a1}
+		}
+		f("rows", is(Contract, Contract), func(b *bench, it Item) { b.plant(it, item("image", 256, 8), 1) })
+		f("more rows", is(Contract, Contract), func(b *bench, it Item) { b.plant(it, item("image", 276, 8), 1) })
+		f("transposed", is(Contract, Contract), func(b *bench, it Item) { b.plant(it, item("image", 8, 275), 1) })
+		mangle := func(b *bench, f func([]byte) []byte) {
+			key := item("image", 275, 8).Key
+			b.store.Set(testkit.Get, testkit.Fault{
+				Mangle: func(_ embedding.Key, o []byte) []byte { return f(o) }, Keys: map[embedding.Key]bool{key: true}})
+		}
+		f("magic", is(Malformed, Malformed), func(b *bench, it Item) {
+			b.plant(it, it, 1)
+			mangle(b, func(o []byte) []byte { o[0] ^= 1; return o })
+		})
+		f("short", is(Malformed, Malformed), func(b *bench, it Item) {
+			b.plant(it, it, 1)
+			mangle(b, func(o []byte) []byte { return o[:len(o)-4] })
+		})
+		f("stub", is(Malformed, Malformed), func(b *bench, it Item) {
+			b.plant(it, it, 1)
+			mangle(b, func(o []byte) []byte { return o[:5] })
+		})
+		f("long", is(Malformed, Malformed), func(b *bench, it Item) {
+			b.plant(it, it, 1)
+			mangle(b, func(o []byte) []byte { return append(o, 0, 0, 0, 0) })
+		})
+		if p == embedding.A1 { // v3 has no means to notice
+			f("payload", is("", Corrupt), func(b *bench, it Item) {
+				b.plant(it, it, 1)
+				mangle(b, func(o []byte) []byte { o[len(o)-1] ^= 1; return o })
+			})
+			f("other key", is("", Foreign), func(b *bench, it Item) { b.plant(it, item("other", 275, 8), 1) })
+		}
+	})
+}
+
+// Case K04 in the local cache: an entry that its reader cannot use is dropped.
+func TestWrongLocalEntry(t *testing.T) {
+	b := newBench(t, embedding.A1, nil)
+	it := item("image", 256, 8)
+	b.plant(it, it, 1)
+	b.resolve(it)
+	it.Contract.Rows = 275
+	b.miss(b.resolve(it)[0], Contract)
+	if n := b.cache.Stats().Entries; n != 0 {
+		t.Errorf("%d entries in the cache, want none", n)
+	}
+	if got := testutil.ToFloat64(b.r.Metrics().localDropped); got != 1 {
+		t.Errorf("%v local entries counted as dropped, want 1", got)
+	}
+}
+
+// A P/D knows a bound only: rows come from the object.
+func TestUnknownRows(t *testing.T) {
+	b := newBench(t, embedding.A1, nil)
+	it := item("x", 40, 8)
+	b.plant(it, it, 1)
+	open := it
+	open.Contract.Rows, open.Contract.MaxRows = 0, 39
+	b.miss(b.resolve(open)[0], Contract)
+	b.plant(it, it, 1)
+	open.Contract.MaxRows = 40
+	b.hit(b.resolve(open)[0], it, control.SourceStore, 1)
+}
+
+// A fault of the Store is a miss, counted by class, and nothing is dropped for it.
+func TestStoreFaultsAreMisses(t *testing.T) {
+	both(t, func(t *testing.T, p embedding.Protocol) {
+		f := func(call testkit.Call, err error, want Reason) {
+			t.Helper()
+			b := newBench(t, p, nil)
+			x, y := item("x", 3, 8), item("y", 3, 8)
+			b.plant(x, x, 1)
+			b.plant(y, y, 2)
+			b.store.Set(call, testkit.Fault{Err: err})
+			for _, r := range b.resolve(x, y) {
+				b.miss(r, want)
+			}
+			b.counted("miss", want, 2)
+			if n := b.srv.Stats().Objects; n != 2 {
+				t.Errorf("%d objects in the Store, want both", n)
+			}
+			b.store.Set(call, testkit.Fault{})
+			b.hit(b.resolve(x)[0], x, control.SourceStore, 1)
+		}
+		for _, call := range []testkit.Call{testkit.Exists, testkit.Get} {
+			f(call, store.ErrUnavailable, Unavailable)
+			f(call, store.ErrRejected, Rejected)
+			f(call, store.ErrUnconfirmed, Unconfirmed)
+			f(call, errors.New("no class at all"), Unavailable)
+			f(call, fmt.Errorf("lease expired: %w", store.ErrMiss), Absent)
+		}
+	})
+}
+
+// A Store that does not answer costs the Timeout and no more.
+func TestStalledStoreCostsTheTimeout(t *testing.T) {
+	b := newBench(t, embedding.A1, func(c *Config) { c.Timeout = 20 * time.Millisecond })
+	x := item("x", 3, 8)
+	b.plant(x, x, 1)
+	for _, call := range []testkit.Call{testkit.Exists, testkit.Get} {
+		b.store.Set(call, testkit.Fault{Hold: make(chan struct{})})
+		b.miss(b.resolve(x)[0], Timeout)
+		b.store.Set(call, testkit.Fault{})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b.miss(b.r.Resolve(ctx, []Item{x})[0], Cancelled)
+}
+
+func TestEqualItemsShare(t *testing.T) {
+	b := newBench(t, embedding.A1, nil)
+	x, y := item("x", 3, 8), item("y", 3, 8)
+	b.plant(x, x, 1)
+	var asked []embedding.Key
+	b.store.Set(testkit.Get, testkit.Fault{Mangle: func(k embedding.Key, o []byte) []byte {
+		asked = append(asked, k)
+		return o
+	}})
+	rs := b.resolve(x, y, x, y, x)
+	for _, i := range []int{0, 2, 4} {
+		b.hit(rs[i], x, control.SourceStore, 1)
+		if rs[i].Buf != rs[0].Buf {
+			t.Errorf("result %d has memory of its own", i)
+		}
+	}
+	b.miss(rs[1], Absent)
+	b.miss(rs[3], Absent)
+	if !slices.Equal(asked, []embedding.Key{x.Key}) {
+		t.Errorf("read %v, want %v once", asked, x.Key)
+	}
+}
+
+func TestWithoutStoreOrCache(t *testing.T) {
+	b := newBench(t, embedding.A1, func(c *Config) { c.Store = nil })
+	b.miss(b.resolve(item("x", 3, 8))[0], NoStore)
+	b = newBench(t, embedding.A1, func(c *Config) { c.Cache = nil })
+	x := item("x", 3, 8)
+	b.plant(x, x, 1)
+	for range 2 {
+		b.hit(b.resolve(x)[0], x, control.SourceStore, 1)
+	}
+	if rs := b.r.Resolve(t.Context(), nil); len(rs) != 0 {
+		t.Errorf("results of no items: %v", rs)
+	}
+}
+
+// When the arena is full of cached embeddings, the cache makes room for a hit.
+func TestFullArenaEvictsTheCache(t *testing.T) {
+	b := newBench(t, embedding.A1, nil)
+	x, old := item("x", 1000, 8), item("old", 4000, 8) // 32 KiB and 128 KiB
+	b.plant(x, x, 1)
+	b.plant(old, old, 2)
+	for _, r := range b.r.Resolve(t.Context(), []Item{old}) {
+		r.Buf.Release()
+	}
+	for b.arena.Stats().Largest > 0 { // the rest is in use
+		buf, err := b.arena.Reserve(int(b.arena.Stats().Largest))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(buf.Abort)
+	}
+	b.hit(b.resolve(x)[0], x, control.SourceStore, 1)
+	for b.arena.Stats().Largest > 0 {
+		buf, _ := b.arena.Reserve(int(b.arena.Stats().Largest))
+		t.Cleanup(buf.Abort)
+	}
+	y := item("y", 1000, 8)
+	y.Key = x.Key
+	b.cache.Remove(x.Key) // it is held by the test: evicting it frees nothing
+	b.miss(b.resolve(y)[0], NoMemory)
+}
+
+func TestConfig(t *testing.T) {
+	for _, c := range []Config{{}, {Protocol: "v2"}, {Protocol: embedding.A1, ReadBufferBytes: -1}, {Protocol: embedding.A1, Timeout: -1}} {
+		if _, err := New(c); err == nil {
+			t.Errorf("New(%+v) succeeded", c)
+		}
+	}
+}
