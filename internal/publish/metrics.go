@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package publish
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"afterimage/internal/embedding"
+	"afterimage/internal/store"
+)
+
+// Outcome says what became of a publication.
+type Outcome string
+
+// The outcomes. All but Stored and Exists are drops.
+const (
+	Stored Outcome = "stored"
+	Exists Outcome = "exists" // another worker was first
+
+	// Refused when published.
+	NoStore   Outcome = "no_store"
+	Closed    Outcome = "closed"
+	Duplicate Outcome = "duplicate" // the same key is pending
+	FullItems Outcome = "full_items"
+	FullBytes Outcome = "full_bytes"
+
+	// Refused before any I/O.
+	Empty     Outcome = "empty"
+	Malformed Outcome = "malformed"
+	NotFinite Outcome = "not_finite"
+
+	// Failed.
+	Rejected    Outcome = "rejected"
+	Unavailable Outcome = "unavailable"
+	Unconfirmed Outcome = "unconfirmed"
+	Shutdown    Outcome = "shutdown" // Close ran out of time
+)
+
+// queued is the outcome of a publication that goes on.
+const queued Outcome = ""
+
+var (
+	errEmpty    = errors.New("publish: empty embedding")
+	errExists   = errors.New("publish: there already")
+	errShutdown = errors.New("publish: shut down")
+)
+
+var outcomes = []struct {
+	is      error
+	outcome Outcome
+}{
+	{errEmpty, Empty},
+	{errExists, Exists},
+	{errShutdown, Shutdown},
+	{embedding.ErrMalformed, Malformed},
+	{embedding.ErrNotFinite, NotFinite},
+	{store.ErrRejected, Rejected},
+	{store.ErrUnconfirmed, Unconfirmed},
+}
+
+func outcomeOf(err error) Outcome {
+	if err == nil {
+		return Stored
+	}
+	for _, o := range outcomes {
+		if errors.Is(err, o.is) {
+			return o.outcome
+		}
+	}
+	return Unavailable
+}
+
+// Metrics counts publications. It is a prometheus.Collector.
+type Metrics struct {
+	outcomes               *prometheus.CounterVec
+	items, bytes, stranded prometheus.Gauge
+}
+
+// NewMetrics returns counters at zero, one for every outcome.
+func NewMetrics() *Metrics {
+	m := &Metrics{
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "afterimage_publish_objects_total",
+			Help: "Publications by outcome; all but stored and exists were dropped.",
+		}, []string{"outcome"}),
+		items:    gauge("pending_objects", "Publications that wait or run."),
+		bytes:    gauge("pending_bytes", "Bytes of publications that wait or run."),
+		stranded: gauge("stranded_bytes", "Bytes never given back because a PUT was not confirmed."),
+	}
+	for _, o := range []Outcome{Stored, Exists, NoStore, Closed, Duplicate, FullItems, FullBytes, Empty, Malformed,
+		NotFinite, Rejected, Unavailable, Unconfirmed, Shutdown} {
+		m.outcomes.WithLabelValues(string(o))
+	}
+	return m
+}
+
+func gauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Name: "afterimage_publish_" + name, Help: help})
+}
+
+func (m *Metrics) count(o Outcome) { m.outcomes.WithLabelValues(string(o)).Inc() }
+
+func (m *Metrics) pending(items int, bytes int64) {
+	m.items.Set(float64(items))
+	m.bytes.Set(float64(bytes))
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	m.outcomes.Collect(ch)
+	m.items.Collect(ch)
+	m.bytes.Collect(ch)
+	m.stranded.Collect(ch)
+}

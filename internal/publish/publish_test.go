@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package publish
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"afterimage/internal/arena"
+	"afterimage/internal/embedding"
+	"afterimage/internal/store"
+	"afterimage/internal/store/ram"
+	"afterimage/internal/testkit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// bench is a Publisher, its Store and its memory.
+type bench struct {
+	*testing.T
+	arena *arena.Arena
+	srv   *ram.Server
+	store *testkit.FaultStore
+	p     *Publisher
+}
+
+func newBench(t *testing.T, change func(*Config)) *bench {
+	t.Helper()
+	a, err := arena.New(arena.Config{Name: "test", Bytes: 4 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := ram.NewLocal(ram.Config{MaxBytes: 1 << 20, Logger: quiet}, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{T: t, arena: a, srv: l.Server(), store: testkit.NewFaultStore(l, a)}
+	cfg := Config{Store: b.store, Protocol: embedding.A1, Logger: quiet}
+	if change != nil {
+		change(&cfg)
+	}
+	if b.p, err = New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		b.p.Close(ctx)
+		if err := b.store.Close(); err != nil {
+			t.Error(err)
+		}
+		stranded := testutil.ToFloat64(b.p.Metrics().stranded)
+		if err := a.Close(); err != nil && stranded == 0 {
+			t.Errorf("references left: %v", err)
+		}
+	})
+	return b
+}
+
+func key(i int) embedding.Key { return embedding.Key(fmt.Sprintf("ns@id:%d", i)) }
+
+// object makes a sealed object of rows x 4 float32, all v.
+func (b *bench) object(k embedding.Key, rows int, v float32) (*arena.Buf, embedding.Meta) {
+	b.Helper()
+	m := embedding.Meta{Rows: rows, Cols: 4, DType: embedding.Float32,
+		Layout: embedding.Layout{Parts: []embedding.Part{{Rows: rows, Positions: rows}}}}
+	buf, err := b.arena.Reserve(embedding.A1.ObjectBytes(m.Layout, m.Cols, m.DType))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for p := buf.Bytes()[embedding.A1.PayloadOffset(m.Layout):]; len(p) > 0; p = p[4:] {
+		binary.LittleEndian.PutUint32(p, math.Float32bits(v))
+	}
+	if err := embedding.A1.Seal(buf.Bytes(), k, m); err != nil {
+		b.Fatal(err)
+	}
+	buf.Commit()
+	return buf, m
+}
+
+// publish makes an object, publishes it and lets go of it.
+func (b *bench) publish(i, rows int, v float32) {
+	b.Helper()
+	buf, m := b.object(key(i), rows, v)
+	defer buf.Release()
+	b.p.Publish(key(i), buf, m)
+}
+
+func (b *bench) flush() {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := b.p.Flush(ctx); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) counted(o Outcome, want float64) {
+	b.Helper()
+	if got := testutil.ToFloat64(b.p.Metrics().outcomes.WithLabelValues(string(o))); got != want {
+		b.Errorf("%s counted %v times, want %v", o, got, want)
+	}
+}
+
+// hold keeps every PUT waiting until the returned function is called.
+func (b *bench) hold() (release func()) {
+	gate := make(chan struct{})
+	b.store.Set(testkit.Exists, testkit.Fault{Hold: gate})
+	return sync.OnceFunc(func() { close(gate) })
+}
+
+func TestPublish(t *testing.T) {
+	b := newBench(t, nil)
+	for i := range 5 {
+		b.publish(i, 3+i, float32(i))
+	}
+	b.flush()
+	b.counted(Stored, 5)
+	for i := range 5 {
+		g := b.store.Get(t.Context(), []store.Want{{Key: key(i), Bytes: 1 << 20}})[0]
+		if g.Err != nil {
+			t.Fatal(g.Err)
+		}
+		c := embedding.Contract{Rows: 3 + i, Cols: 4, DType: embedding.Float32}
+		if _, _, err := embedding.A1.Open(g.Buf.Bytes(), key(i), c); err != nil {
+			t.Errorf("object %d: %v", i, err)
+		}
+		g.Buf.Release()
+	}
+	b.publish(0, 3, 0) // another worker was first
+	b.flush()
+	b.counted(Exists, 1)
+	if n := b.store.Calls(testkit.Put); n != 5 {
+		t.Errorf("%d PUTs, want 5: what is there is not sent", n)
+	}
+}
+
+// publication_budget_charges_and_releases_backing_storage: both budgets refuse at once and are given
+// back.
+func TestBudgets(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.MaxPendingItems = 3 })
+	release := b.hold()
+	for i := range 5 {
+		b.publish(i, 3, 1)
+	}
+	b.publish(1, 3, 1)
+	b.counted(FullItems, 2)
+	b.counted(Duplicate, 1)
+	release()
+	b.flush()
+	b.counted(Stored, 3)
+	b.publish(9, 3, 1)
+	b.flush()
+	b.counted(Stored, 4)
+
+	one, _ := b.object("k", 3, 1)
+	size := int64(one.Len())
+	one.Release()
+	b = newBench(t, func(c *Config) { c.MaxPendingBytes = 2*size + 1 })
+	release = b.hold()
+	for i := range 3 {
+		b.publish(i, 3, 1)
+	}
+	b.counted(FullBytes, 1)
+	if got := testutil.ToFloat64(b.p.Metrics().bytes); got != float64(2*size) {
+		t.Errorf("%v bytes pending, want %d", got, 2*size)
+	}
+	release()
+	b.flush()
+	if got := testutil.ToFloat64(b.p.Metrics().bytes); got != 0 {
+		t.Errorf("%v bytes pending after all ended", got)
+	}
+}
+
+// non_matrix_output_is_rejected_before_registration, and the NaN guard: nothing wrong reaches the Store.
+func TestUnfitObjectsAreRefusedBeforeIO(t *testing.T) {
+	b := newBench(t, nil)
+	b.publish(0, 3, float32(math.NaN()))
+	b.publish(1, 3, float32(math.Inf(-1)))
+	buf, m := b.object(key(2), 3, 1)
+	defer buf.Release()
+	for i, change := range []func(*embedding.Meta){
+		func(m *embedding.Meta) { m.Rows = 0 },
+		func(m *embedding.Meta) { m.Cols = -1 },
+		func(m *embedding.Meta) { m.DType = 7 },
+		func(m *embedding.Meta) { m.Rows++ },
+	} {
+		m := m
+		change(&m)
+		b.p.Publish(key(10+i), buf, m)
+	}
+	b.flush()
+	b.counted(NotFinite, 2)
+	b.counted(Empty, 3)
+	b.counted(Malformed, 1)
+	if n := b.store.Calls(testkit.Exists) + b.store.Calls(testkit.Put); n != 0 {
+		t.Errorf("%d Store calls, want none", n)
+	}
+}
+
+// native_io_owners: a refusal frees the memory, an unconfirmed PUT keeps it for good.
+func TestStoreFaults(t *testing.T) {
+	for class, o := range map[error]Outcome{
+		store.ErrRejected: Rejected, store.ErrUnavailable: Unavailable, errors.New("no class"): Unavailable,
+	} {
+		b := newBench(t, nil)
+		b.store.Set(testkit.Put, testkit.Fault{Err: class})
+		b.publish(1, 3, 1)
+		b.flush()
+		b.counted(o, 1)
+		b.store.Set(testkit.Put, testkit.Fault{})
+		b.publish(1, 3, 1)
+		b.flush()
+		b.counted(Stored, 1)
+	}
+	b := newBench(t, nil)
+	b.store.Set(testkit.Put, testkit.Fault{Err: store.ErrUnconfirmed})
+	b.publish(1, 3, 1)
+	b.flush()
+	b.counted(Unconfirmed, 1)
+	if b.arena.Stats().Committed == 0 {
+		t.Error("memory that somebody may still read was given back")
+	}
+	b.publish(1, 3, 1) // its key is distrusted
+	b.counted(Duplicate, 1)
+}
+
+func TestPutWithoutRoom(t *testing.T) {
+	b := newBench(t, nil)
+	b.publish(1, 40_000, 1) // 640 KB, the Store takes 512 KiB
+	b.publish(2, 3, 1)
+	b.flush()
+	b.counted(Rejected, 1)
+	b.counted(Stored, 1)
+}
+
+// readiness_and_shutdown_do_not_block_p2p_completion: Publish never waits; Close drains the queue and
+// refuses late work.
+func TestCloseDrains(t *testing.T) {
+	b := newBench(t, nil)
+	release := b.hold()
+	for i := range 4 {
+		b.publish(i, 3, 1)
+	}
+	closed := make(chan error)
+	go func() { closed <- b.p.Close(context.Background()) }()
+	for begun := false; !begun; runtime.Gosched() {
+		b.p.mu.Lock()
+		begun = b.p.closed
+		b.p.mu.Unlock()
+	}
+	b.publish(5, 3, 1)
+	b.counted(Closed, 1)
+	release()
+	if err := <-closed; err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	b.counted(Stored, 4)
+}
+
+func TestCloseOutOfTimeDropsTheRest(t *testing.T) {
+	b := newBench(t, nil)
+	b.hold() // for good
+	for i := range 4 {
+		b.publish(i, 3, 1)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := b.p.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Flush: %v", err)
+	}
+	if err := b.p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Close: %v", err)
+	}
+	b.counted(Shutdown, 4)
+	if err := b.p.Close(ctx); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+}
+
+func TestWithoutStore(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.Store = nil })
+	b.publish(1, 3, 1)
+	b.flush()
+	b.counted(NoStore, 1)
+}
+
+func TestManyAtOnce(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.Workers = 3; c.MaxPendingItems = 1000 })
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for i := range 50 {
+				b.publish((w*17+i)%100, 3, 1)
+			}
+		})
+	}
+	wg.Wait()
+	b.flush()
+	if n := b.srv.Stats().Objects; n == 0 || n > 100 {
+		t.Errorf("%d objects in the Store, want 1 to 100", n)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for _, c := range []Config{{}, {Protocol: embedding.A1, MaxPendingItems: -1}, {Protocol: embedding.A1, MaxPendingBytes: -1}, {Protocol: embedding.A1, Workers: -1}} {
+		if _, err := New(c); err == nil {
+			t.Errorf("New(%+v) succeeded", c)
+		}
+	}
+}
