@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package media
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// Resolver is what a Fetcher needs of DNS; *net.Resolver is one.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// FetcherConfig configures a Fetcher. A zero field stands for the default in its comment.
+type FetcherConfig struct {
+	// AllowPrivate lifts the checks of addresses and ports: any host that the machine reaches may be
+	// asked, so it is for closed networks and tests.
+	AllowPrivate bool
+	AllowPorts   []string      // ports besides 80 and 443
+	MaxBytes     int64         // of a body, after decompression; DefaultLimits().MaxBytes
+	Timeout      time.Duration // for the whole of one Fetch, once it has its slot; 10 s
+	MaxRedirects int           // 5; negative for none
+	// MaxConcurrent bounds the fetches under way; more wait for as long as their context lets them. 16.
+	MaxConcurrent int
+	// UserAgent is sent with each request; some hosts refuse those without a telling one.
+	UserAgent string // "afterimage (+vision model server)"
+	// Dial opens a connection to an address that has passed the checks, "ip:port"; net.Dialer.
+	Dial     func(ctx context.Context, network, addr string) (net.Conn, error)
+	Resolver Resolver // net.DefaultResolver
+}
+
+func (c FetcherConfig) withDefaults() FetcherConfig {
+	if c.MaxBytes == 0 {
+		c.MaxBytes = DefaultLimits().MaxBytes
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 10 * time.Second
+	}
+	if c.MaxRedirects == 0 {
+		c.MaxRedirects = 5
+	}
+	if c.MaxConcurrent == 0 {
+		c.MaxConcurrent = 16
+	}
+	if c.UserAgent == "" {
+		c.UserAgent = "afterimage (+vision model server)"
+	}
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{}).DialContext
+	}
+	if c.Resolver == nil {
+		c.Resolver = net.DefaultResolver
+	}
+	return c
+}
+
+// ErrClosed is returned by Fetch after Close.
+var ErrClosed = errors.New("media: the fetcher is closed")
+
+// Fetcher gets images from http and https URLs that strangers wrote, and keeps those URLs from
+// reaching the machine's own network.
+//
+// Each hop of a redirect is judged like the first URL: scheme, no user name, port, and address. A
+// host name is resolved once per connection; all answers must be public, and the very addresses that
+// were judged are dialled. Nothing is sent but GET with a User-Agent and an Accept header: no
+// cookies, no credentials, no referrer, and the proxy settings of the environment are not read.
+// Whatever is denied is denied before any connection, in the same words.
+type Fetcher struct {
+	cfg       FetcherConfig
+	transport *http.Transport
+	slots     chan struct{} // one token per fetch under way
+
+	closing context.Context // ends with Close
+	close   context.CancelCauseFunc
+	mu      sync.RWMutex   // held for reading while something joins active
+	active  sync.WaitGroup // fetches under way, and dials, which may outlive their fetch
+}
+
+// NewFetcher returns a Fetcher. It must be closed.
+func NewFetcher(cfg FetcherConfig) *Fetcher {
+	f := &Fetcher{cfg: cfg.withDefaults()}
+	f.slots = make(chan struct{}, f.cfg.MaxConcurrent)
+	f.closing, f.close = context.WithCancelCause(context.Background())
+	f.transport = &http.Transport{
+		DialContext:            f.dial,
+		MaxIdleConns:           32,
+		MaxIdleConnsPerHost:    2,
+		IdleConnTimeout:        30 * time.Second,
+		TLSHandshakeTimeout:    5 * time.Second,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+	return f
+}
+
+// Close ends all fetches under way, waits for them, and closes idle connections.
+func (f *Fetcher) Close() {
+	f.mu.Lock()
+	f.close(ErrClosed)
+	f.mu.Unlock()
+	f.active.Wait()
+	f.transport.CloseIdleConnections()
+}
+
+// join counts the caller as active until it calls f.active.Done, unless f is closed.
+func (f *Fetcher) join() error {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.closing.Err() != nil {
+		return ErrClosed
+	}
+	f.active.Add(1)
+	return nil
+}
+
+// Fetch returns the body behind rawURL, in memory of its own, with at most MaxBytes. It is not
+// looked at: Inspect judges it by its content. When ctx ends, the cause of ctx is returned; all
+// other failures are of type *Error and the caller's fault, ErrClosed excepted.
+func (f *Fetcher) Fetch(ctx context.Context, rawURL string) ([]byte, error) {
+	return f.FetchMax(ctx, rawURL, f.cfg.MaxBytes)
+}
+
+// FetchMax is Fetch with a lower limit on the body, for callers that share one limit between the
+// images of a request.
+func (f *Fetcher) FetchMax(ctx context.Context, rawURL string, maxBytes int64) ([]byte, error) {
+	u, err := f.parse(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.join(); err != nil {
+		return nil, err
+	}
+	defer f.active.Done()
+
+	caller, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(f.closing, func() { stop(ErrClosed) })()
+	select {
+	case f.slots <- struct{}{}:
+		defer func() { <-f.slots }()
+	case <-caller.Done():
+		return nil, fmt.Errorf("media: waiting to fetch an image: %w", context.Cause(caller))
+	}
+	timed, cancel := context.WithTimeout(caller, f.cfg.Timeout)
+	defer cancel()
+	body, err := f.follow(timed, u, min(maxBytes, f.cfg.MaxBytes))
+	switch {
+	case err == nil:
+		return body, nil
+	case caller.Err() != nil:
+		return nil, fmt.Errorf("media: fetching an image: %w", context.Cause(caller))
+	case timed.Err() != nil:
+		return nil, fetchError(err, "the image did not arrive within %v", f.cfg.Timeout)
+	}
+	return nil, err
+}
+
+// follow gets u and what it redirects to.
+func (f *Fetcher) follow(ctx context.Context, u *url.URL, maxBytes int64) ([]byte, error) {
+	for hop := 0; ; hop++ {
+		resp, err := f.get(ctx, u)
+		if err != nil {
+			return nil, transportError(err)
+		}
+		next, err := resp.Location()
+		if !isRedirect(resp.StatusCode) {
+			return readAnswer(resp, maxBytes)
+		}
+		resp.Body.Close() // unread: the connection is given up, which costs less than a long body
+		if err != nil {
+			return nil, fetchError(err, "the server answered %d without a place to go", resp.StatusCode)
+		}
+		if hop >= f.cfg.MaxRedirects {
+			return nil, fetchError(nil, "more than %d redirects", max(0, f.cfg.MaxRedirects))
+		}
+		if u, err = f.check(next); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (f *Fetcher) get(ctx context.Context, u *url.URL) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("User-Agent", f.cfg.UserAgent)
+	// Hosts that negotiate send AVIF or worse to those who accept anything.
+	req.Header.Set("Accept", "image/webp, image/png, image/jpeg, image/gif, */*;q=0.1")
+	return f.transport.RoundTrip(req)
+}
+
+func isRedirect(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	}
+	return false
+}
