@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package control defines the JSON bodies and headers of the calls between the gateway and its
-// workers. It has types and their checks, no I/O. docs/wire.md describes the same calls for readers.
+// workers, and the codec of the one body that is not plain JSON. It opens no connection. docs/wire.md
+// describes the same calls for readers.
 package control
 
 import (
