@@ -51,6 +51,7 @@ var Table = map[string]Rule{
 
 	"model": {Layer: 4, Duty: "writes seeded GGUF pairs and the demo model",
 		Only: []string{"engine", "engine/llama", "gguf", "embedding", "media"}},
-	"layers":  {Layer: 0, Duty: "the order of packages and its check", Only: []string{}},
-	"testkit": {Layer: command, Duty: "contract suites, faulty connections and stores, data makers", TestsOnly: true},
+	"layers":            {Layer: 0, Duty: "the order of packages and its check", Only: []string{}},
+	"testkit":           {Layer: command, Duty: "contract suites, faulty connections and stores, data makers", TestsOnly: true},
+	"testkit/faultconn": {Layer: command, Duty: "connections that fail at a byte offset", TestsOnly: true},
 }

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transport
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"afterimage/internal/arena"
+	"afterimage/internal/control"
+	"afterimage/internal/embedding"
+)
+
+// arenaAlign is the alignment of arena ranges; a request takes at least the rounded sum.
+const arenaAlign = 64
+
+// Grant implements Receiver.
+func (r *receiver) Grant(ctx context.Context, wants []Want) ([]Ticket, error) {
+	total, err := r.checkWants(wants)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(r.ctx, func() { cancel(ErrClosed) })()
+
+	start := time.Now()
+	bufs, err := r.reserve(ctx, wants)
+	r.m.grantWait.Observe(time.Since(start).Seconds())
+	if err != nil {
+		return nil, r.noRoom(err, len(wants), total, time.Since(start))
+	}
+	return r.issue(wants, bufs)
+}
+
+// checkWants refuses what can never be granted and returns the bytes that wants take.
+func (r *receiver) checkWants(wants []Want) (int64, error) {
+	pool := r.cfg.Arena.Stats().Capacity
+	var total int64
+	for i, w := range wants {
+		switch {
+		case w.Bytes <= 0:
+			return 0, fmt.Errorf("transport: object %d has %d bytes, want at least 1", i, w.Bytes)
+		case w.Protocol != embedding.V3 && w.Protocol != embedding.A1:
+			return 0, fmt.Errorf("transport: object %d has unknown protocol %q", i, w.Protocol)
+		case int64(w.Bytes) > r.cfg.MaxFrameBytes:
+			return 0, fmt.Errorf("transport: object %d of %d bytes exceeds the frame limit of %d: %w",
+				i, w.Bytes, r.cfg.MaxFrameBytes, arena.ErrTooLarge)
+		}
+		total += (int64(w.Bytes) + arenaAlign - 1) / arenaAlign * arenaAlign
+		if total > pool {
+			return 0, fmt.Errorf("transport: request needs %d bytes by object %d of %d, the pool has %d: %w",
+				total, i+1, len(wants), pool, arena.ErrTooLarge)
+		}
+	}
+	return total, nil
+}
+
+// reserve waits for its turn and then for room for all of wants. It holds nothing while it waits.
+func (r *receiver) reserve(ctx context.Context, wants []Want) ([]*arena.Buf, error) {
+	if err := r.turn.Acquire(ctx, 1); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	defer r.turn.Release(1)
+	for {
+		before := r.inUse()
+		bufs, err := r.tryReserve(wants)
+		if !errors.Is(err, arena.ErrFull) {
+			return bufs, err
+		}
+		// Asked for only after the attempt, which gives back what it got and would wake itself. What
+		// others gave back meanwhile shows in the bytes in use. A release that another reservation
+		// hides there is not lost either: that range comes back too.
+		freed := r.cfg.Arena.Freed()
+		if r.inUse() < before {
+			continue
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// inUse returns the bytes of the arena that are handed out, to whomever.
+func (r *receiver) inUse() int64 {
+	st := r.cfg.Arena.Stats()
+	return st.Reserved + st.Committed
+}
+
+// tryReserve reserves all or nothing, at once.
+func (r *receiver) tryReserve(wants []Want) ([]*arena.Buf, error) {
+	bufs := make([]*arena.Buf, 0, len(wants))
+	for _, w := range wants {
+		b, err := r.cfg.Arena.Reserve(w.Bytes)
+		if err != nil {
+			for _, b := range bufs {
+				b.Abort()
+			}
+			return nil, err
+		}
+		bufs = append(bufs, b)
+	}
+	return bufs, nil
+}
+
+// noRoom says who waited for how much, and what the pool looked like.
+func (r *receiver) noRoom(err error, n int, total int64, waited time.Duration) error {
+	st := r.cfg.Arena.Stats()
+	return fmt.Errorf("transport: no grant of %d bytes for %d objects after %v; pool has %d bytes, %d in use: %w",
+		total, n, waited.Round(time.Millisecond), st.Capacity, st.Reserved+st.Committed, err)
+}
+
+// issue turns reserved memory into tickets.
+func (r *receiver) issue(wants []Want, bufs []*arena.Buf) ([]Ticket, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		for _, b := range bufs {
+			b.Abort()
+		}
+		return nil, ErrClosed
+	}
+	out := make([]Ticket, len(wants))
+	for i, w := range wants {
+		t := &ticket{r: r, want: w, attempt: 1, buf: bufs[i], done: make(chan struct{})}
+		rand.Read(t.id[:]) // never fails (crypto/rand)
+		r.live[t.id] = t
+		r.m.inFlight.WithLabelValues(sideReceiver).Inc()
+		t.timer = time.AfterFunc(r.cfg.GrantTTL, t.expire)
+		out[i] = t
+	}
+	return out, nil
+}
+
+// Grant implements Ticket.
+func (t *ticket) Grant() control.Grant {
+	return control.Grant{
+		Address:    t.r.address,
+		Transfer:   t.id.String(),
+		Attempt:    t.attempt,
+		Generation: t.r.generation,
+		Bytes:      t.want.Bytes,
+	}
+}
