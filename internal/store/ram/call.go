@@ -35,6 +35,7 @@ func (l *lane) take() *conn {
 	return cn
 }
 
+// keep takes back a connection whose last reply was read to its end.
 func (l *lane) keep(cn *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,6 +156,7 @@ func (c *Client) settle(ctx context.Context, err error) error {
 	return c.unavailable(err)
 }
 
+// unavailable gives an error its class, and after Close says so rather than what broke by it.
 func (c *Client) unavailable(err error) error {
 	if c.ctx.Err() != nil {
 		return fmt.Errorf("%w: client closed", store.ErrUnavailable)

@@ -13,6 +13,8 @@ import (
 	"afterimage/internal/embedding"
 )
 
+// exists answers with sizes. It takes the lock once per key: a batch of it is a few microseconds, and
+// calls of others come in between.
 func (s *session) exists(h head, body []byte) error {
 	c := cursor{b: body}
 	b := head{op: opExists, request: h.request, count: h.count, body: 8 * h.count}.append(s.out[:0])
@@ -29,6 +31,7 @@ func (s *session) exists(h head, body []byte) error {
 	return s.write(b)
 }
 
+// remove parses the whole batch first, so that a malformed one removes nothing.
 func (s *session) remove(h head, body []byte) error {
 	keys := make([]embedding.Key, h.count)
 	c := cursor{b: body}
@@ -44,18 +47,29 @@ func (s *session) remove(h head, body []byte) error {
 	return s.write(head{op: opRemove, request: h.request, count: h.count}.append(s.out[:0]))
 }
 
-// get answers with all objects in one gathered write, straight from the arena.
+// get answers with all objects in one gathered write, straight from the arena: no byte of an object
+// is copied on this side. The objects are held until the kernel has taken them.
 func (s *session) get(h head, body []byte) error {
-	var held []*object
+	held, out, total, err := s.collect(h, body)
 	defer func() {
 		for _, o := range held {
 			s.srv.shelf.done(o)
 		}
 	}()
+	if err != nil {
+		return err
+	}
+	s.nc.SetWriteDeadline(time.Now().Add(s.srv.cfg.IOTimeout + transferTime(total)))
+	_, err = out.WriteTo(s.nc)
+	return err
+}
+
+// collect finds the objects of a GET and lines up the reply. What it returns in held must be given
+// back, with an error too.
+func (s *session) collect(h head, body []byte) (held []*object, out net.Buffers, total int, err error) {
 	c := cursor{b: body}
 	b := head{op: opGet, request: h.request, count: h.count}.append(s.out[:0])
-	var out net.Buffers
-	total, from := 0, 0
+	from := 0 // what of b is not in out yet
 	for range h.count {
 		most, exact := c.u64(), c.u8()
 		c.u8()
@@ -74,18 +88,14 @@ func (s *session) get(h head, body []byte) error {
 		out = append(out, b[from:len(b):len(b)], o.buf.Bytes())
 		from = len(b)
 	}
-	if err := c.end(); err != nil {
-		return err
-	}
-	if s.out = b[:0]; cap(b) > keepBytes {
-		s.out = nil
-	}
 	if from < len(b) {
 		out = append(out, b[from:])
 	}
-	s.nc.SetWriteDeadline(time.Now().Add(s.srv.cfg.IOTimeout + transferTime(total)))
-	_, err := out.WriteTo(s.nc)
-	return err
+	// The memory of heads and keys serves the next reply, unless a long batch made it grow.
+	if s.out = b[:0]; cap(b) > keepBytes {
+		s.out = nil
+	}
+	return held, out, total, c.end()
 }
 
 // put takes one object: room first, then its bytes, then commit. Whatever ends it early gives the

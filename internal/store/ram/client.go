@@ -137,6 +137,7 @@ func (c *Client) Remove(ctx context.Context, keys []embedding.Key) error {
 	return nil
 }
 
+// checkKeys refuses what the server would cut the connection for.
 func checkKeys(keys []embedding.Key) error {
 	for _, k := range keys {
 		if err := checkKey(k); err != nil {

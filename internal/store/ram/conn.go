@@ -75,6 +75,7 @@ type greeting struct {
 	maxObject int64
 }
 
+// hello introduces this process; the number helps whoever reads a trace of the Store.
 func (cn *conn) hello(pid int) (greeting, error) {
 	id, err := cn.send(opHello, 0, func(b []byte) []byte {
 		b = binary.LittleEndian.AppendUint32(b, wireVersion)
@@ -100,6 +101,7 @@ func (cn *conn) hello(pid int) (greeting, error) {
 	return g, nil
 }
 
+// exists fills states, which are all absent before.
 func (cn *conn) exists(keys []embedding.Key, states []store.State) error {
 	id, err := cn.send(opExists, len(keys), func(b []byte) []byte { return appendKeys(b, keys) })
 	if err != nil {

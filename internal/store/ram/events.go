@@ -69,6 +69,7 @@ func (c *Client) stream(ctx context.Context, ch chan<- store.Event) (any bool) {
 	}
 }
 
+// event reads one event of the subscription id.
 func (cn *conn) event(id uint64) (store.Event, error) {
 	_, body, err := cn.reply(opEvent, id)
 	if err != nil {

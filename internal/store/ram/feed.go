@@ -30,6 +30,8 @@ type subscription struct {
 
 func newFeed() *feed { return &feed{subs: make(map[*subscription]struct{})} }
 
+// publish numbers an event and queues it for everyone. It is called with shelf.mu held, so numbers
+// are in the order in which things happened.
 func (f *feed) publish(kind store.EventKind, k embedding.Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

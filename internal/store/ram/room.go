@@ -33,6 +33,7 @@ func (s *shelf) reserve(k embedding.Key, n int64, deadline time.Time) (*upload, 
 	return &upload{key: k, buf: buf, deadline: deadline}, nil
 }
 
+// roomLocked takes memory from the arena, evicting as needed.
 func (s *shelf) roomLocked(n int64) (*arena.Buf, error) {
 	if n <= 0 || n > s.maxObject {
 		return nil, fmt.Errorf("object of %d bytes, want 1 to %d", n, s.maxObject)

@@ -168,6 +168,7 @@ func (s *Server) begin(nc net.Conn) bool {
 	return true
 }
 
+// forget ends what begin counted for a connection.
 func (s *Server) forget(nc net.Conn) {
 	nc.Close()
 	s.mu.Lock()

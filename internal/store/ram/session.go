@@ -77,6 +77,7 @@ func (s *session) hello() error {
 	return s.write(b)
 }
 
+// serve answers one request. Each handler writes its own reply.
 func (s *session) serve(h head, body []byte) error {
 	switch h.op {
 	case opExists:
@@ -101,6 +102,8 @@ func (s *session) text(h head, st status, why error) error {
 	return s.write(append(h.append(s.out[:0]), t...))
 }
 
+// write sends a reply and keeps its memory for the next one. A client that does not take it in time
+// loses the connection: it must not hold memory of the Store for ever.
 func (s *session) write(b []byte) error {
 	if s.out = b[:0]; cap(b) > keepBytes {
 		s.out = nil

@@ -107,6 +107,7 @@ func (s *shelf) done(o *object) {
 	}
 }
 
+// unlinkLocked makes an object unfindable. Its memory goes back at once, or with its last reader.
 func (s *shelf) unlinkLocked(o *object) {
 	delete(s.objects, o.key)
 	s.lru.Remove(o.place)
@@ -117,6 +118,7 @@ func (s *shelf) unlinkLocked(o *object) {
 	}
 }
 
+// freeLocked gives back the memory of an object that is unlinked and not read.
 func (s *shelf) freeLocked(o *object) {
 	s.used -= int64(o.buf.Len())
 	o.buf.Release()
@@ -165,6 +167,7 @@ func (s *shelf) abortLocked(u *upload) {
 	s.dropLocked(u)
 }
 
+// dropLocked ends an upload, for whatever reason, without storing it.
 func (s *shelf) dropLocked(u *upload) {
 	s.held -= int64(u.buf.Len())
 	s.uploads--

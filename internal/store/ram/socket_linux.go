@@ -27,6 +27,7 @@ const (
 // hundred times faster; a host that swaps may not.
 func transferTime(n int) time.Duration { return time.Duration(n>>25) * time.Second }
 
+// tune sets socket buffers. A pipe has none.
 func tune(nc net.Conn) {
 	if u, ok := nc.(*net.UnixConn); ok {
 		u.SetReadBuffer(unixBufBytes)
@@ -95,6 +96,8 @@ func Listen(path string) (net.Listener, error) {
 	return ln, nil
 }
 
+// removeStale clears the way for a new socket. Only a refused connection proves that nobody serves the
+// old one.
 func removeStale(path string) error {
 	st, err := os.Lstat(path)
 	switch {

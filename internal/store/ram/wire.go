@@ -17,42 +17,56 @@ const (
 	wireVersion = 1
 	wireMagic   = 0x31534641 // "AFS1"
 
+	// Sizes of the fixed parts.
 	headBytes    = 24 // magic, op, status, count, request, body bytes, reserved
 	itemBytes    = 16 // status, reserved, key bytes, reserved, object bytes
 	reserveBytes = 24 // object bytes, TTL, flags, tenant bytes, key bytes, reserved
 	helloBytes   = 24 // version, reserved, epoch, largest object
 	eventBytes   = 12 // sequence number, kind, reserved, key bytes
 
+	// Limits that both sides check before they allocate. A batch of the longest keys fits one body, so
+	// a client may cut any list of keys into batches without looking at their lengths.
 	maxBatch       = 512
 	maxKeyBytes    = 4096
 	maxTenantBytes = 256
 	maxBodyBytes   = 4 << 20 // holds maxBatch keys of maxKeyBytes
 	maxTextBytes   = 512     // of a refusal
 
-	flagSoftPin = 1
+	flagSoftPin = 1 // of reserve
 )
 
+// op says what a frame is for. A reply carries the op of its request, but for the second reply to
+// opReserve, which is opCommit. Numbers are never used again for something else.
 type op uint8
 
+// Flow of a connection: hello, then any number of calls, each answered before the next is sent:
+//
+//	exists -> exists
+//	get    -> get, items, objects
+//	remove -> remove
+//	reserve -> reserve (ok), object -> commit
+//	reserve -> reserve (exists or rejected)
+//	subscribe -> subscribe, event, event, ... until the end of the connection
 const (
-	opHello     op = 1
-	opExists    op = 2
-	opGet       op = 3
-	opRemove    op = 4
-	opReserve   op = 5
-	opCommit    op = 6
-	opSubscribe op = 7
-	opEvent     op = 8
+	opHello     op = 1 // u32 version, u32 pid -> u32 version, u32 0, u64 epoch, u64 largest object
+	opExists    op = 2 // count x (u16 n, n bytes of key) -> count x i64 object bytes or -1
+	opGet       op = 3 // count x (u64 most, u8 exact, u8 0, u16 n, key) -> count x (item, key, object)
+	opRemove    op = 4 // count x (u16 n, key) -> nothing
+	opReserve   op = 5 // u64 bytes, u64 TTL, u16 flags, u16 t, u16 n, u16 0, t bytes of tenant, key -> status
+	opCommit    op = 6 // only from the server: the object that followed reserve is stored
+	opSubscribe op = 7 // nothing -> nothing, then events
+	opEvent     op = 8 // only from the server: u64 seq, u8 kind, u8 0, u16 n, key
 )
 
+// status is the verdict of the server on a request, or on one item of a GET.
 type status uint8
 
 const (
 	statusOK        status = 0
-	statusMiss      status = 1
-	statusRejected  status = 2
-	statusExists    status = 3
-	statusMalformed status = 4
+	statusMiss      status = 1 // GET items only
+	statusRejected  status = 2 // no room, too large, not the size that was asked for; the connection goes on
+	statusExists    status = 3 // PUT only: there already, which is a success
+	statusMalformed status = 4 // the format was broken; the server closes the connection
 )
 
 // errProtocol: the other side sent what the format does not allow. The connection is of no more use.
