@@ -37,7 +37,7 @@ const (
 const EncodeContentType = "application/x-afterimage-encode"
 
 // ItemPartType is the type of the content part that replaces a media part in the body for P/D:
-// {"type":"afterimage_item","index":0}.
+// {"type":"afterimage_item","index":0}, the index counting media positions in prompt order.
 const ItemPartType = "afterimage_item"
 
 // Announcement is what a worker says of itself. The gateway asks for it once per probe.
@@ -80,9 +80,9 @@ type GeometryRequest struct {
 
 // Geometry is the answer for one size.
 type Geometry struct {
-	Rows      int `json:"rows"`
-	Positions int `json:"positions"` // positions taken in the prompt, tokens round the rows included
-	Bytes     int `json:"bytes"`     // size of the whole object
+	Rows   int `json:"rows"`
+	Tokens int `json:"tokens"` // length in the prompt: rows, and the tokens round them
+	Bytes  int `json:"bytes"`  // size of the whole object
 }
 
 // GeometryResponse answers in order.
@@ -95,8 +95,8 @@ type PrepareItem struct {
 	Identifier embedding.Identifier `json:"identifier"`
 	Key        embedding.Key        `json:"key"`
 	Contract   embedding.Contract   `json:"contract"`
-	Positions  int                  `json:"positions"`
-	Bytes      int                  `json:"bytes"` // size of the whole object
+	Tokens     int                  `json:"tokens"` // length in the prompt: rows, and the tokens round them
+	Bytes      int                  `json:"bytes"`  // size of the whole object
 }
 
 // PrepareRequest asks a P/D to check a request and make room for its embeddings, before any of them
@@ -105,9 +105,11 @@ type PrepareRequest struct {
 	Request string        `json:"request"` // as in HeaderPrepare
 	Engine  string        `json:"engine"`  // of the Encoders that will deliver
 	Items   []PrepareItem `json:"items"`
-	// Chat is the body that will be posted, so that a request that cannot be served is refused before
-	// any image is encoded. Its item parts say which of Items stands where: the same image twice is
+	// Uses says which of Items stands at each media position of the prompt: the same image twice is
 	// one item used twice.
+	Uses []int `json:"uses"`
+	// Chat is the body that will be posted, so that a request that cannot be served is refused before
+	// any image is encoded.
 	Chat json.RawMessage `json:"chat"`
 	// ForceEncode says that what P/D or the Store holds must not be used (repair).
 	ForceEncode bool `json:"force_encode,omitempty"`
@@ -132,7 +134,7 @@ type PreparedItem struct {
 // PrepareResponse answers in the order of PrepareRequest.Items.
 type PrepareResponse struct {
 	Items []PreparedItem `json:"items"`
-	// PromptTokens is the length of the prompt in positions, images included.
+	// PromptTokens is the length of the prompt in tokens, images included.
 	PromptTokens int `json:"prompt_tokens"`
 }
 
