@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"afterimage/internal/embedding"
+	"afterimage/internal/engine"
+	"afterimage/internal/media"
+)
+
+// Name is the engine identity of every modelled device.
+const Name = "modelled device"
+
+// EncoderConfig sets what a modelled Encoder yields and how long it takes.
+type EncoderConfig struct {
+	Model      string
+	Seed       uint64
+	EncodeTime time.Duration // device time per picture
+	Rows       int           // rows per picture of any size; 0 derives them from the size
+	Cols       int
+	DType      embedding.DType
+}
+
+// DefaultEncoderConfig models the encoder of the published experiment: 104.8 ms per image (53.661 s for
+// 512 images) and 2.5 MiB of bfloat16 per image.
+func DefaultEncoderConfig() EncoderConfig {
+	return EncoderConfig{
+		Model: "modelled", Seed: 1, EncodeTime: 104800 * time.Microsecond,
+		Rows: 256, Cols: 5120, DType: embedding.BFloat16,
+	}
+}
+
+// maxRows bounds the rows that a picture's size can yield.
+const maxRows = 4096
+
+// pixelsPerRow is the side of the square that one row stands for when rows follow the size.
+const pixelsPerRow = 28
+
+// Encoder is a modelled engine.Encoder.
+type Encoder struct {
+	cfg   EncoderConfig
+	clock Clock
+}
+
+var _ engine.Encoder = (*Encoder)(nil)
+
+// NewEncoder returns a device that nothing has been given to do.
+func NewEncoder(cfg EncoderConfig) (*Encoder, error) {
+	if cfg.Cols < 1 || cfg.DType.Bytes() == 0 || cfg.Rows < 0 || cfg.Rows > maxRows {
+		return nil, fmt.Errorf("device: cannot model %d rows x %d of dtype code %d", cfg.Rows, cfg.Cols, uint32(cfg.DType))
+	}
+	return &Encoder{cfg: cfg}, nil
+}
+
+// Spec implements engine.Encoder.
+func (e *Encoder) Spec() engine.EncoderSpec {
+	rows := e.cfg.Rows
+	if rows == 0 {
+		rows = maxRows
+	}
+	return engine.EncoderSpec{
+		Engine:      Name,
+		Fingerprint: fmt.Sprintf("modelled-seed%d-%dx%d", e.cfg.Seed, e.cfg.Rows, e.cfg.Cols),
+		Model:       e.cfg.Model, Cols: e.cfg.Cols, DType: e.cfg.DType, MaxRows: rows,
+		Processing: embedding.Processing{Background: embedding.DefaultBackground}, Modelled: true,
+	}
+}
+
+// Layout implements engine.Encoder.
+func (e *Encoder) Layout(_ context.Context, width, height int) (embedding.Layout, error) {
+	if width < 1 || height < 1 {
+		return embedding.Layout{}, fmt.Errorf("device: picture of %dx%d", width, height)
+	}
+	rows := e.cfg.Rows
+	if rows == 0 {
+		side := func(n int) int { return min((n+pixelsPerRow-1)/pixelsPerRow, maxRows) }
+		rows = min(side(width)*side(height), maxRows)
+	}
+	return embedding.Layout{Parts: []embedding.Part{{Rows: rows, Positions: rows}}}, nil
+}
+
+// Encode implements engine.Encoder: equal pictures yield equal bytes.
+func (e *Encoder) Encode(ctx context.Context, px media.Pixels, dst []byte) error {
+	l, err := e.Layout(ctx, px.Width, px.Height)
+	if err != nil {
+		return err
+	}
+	if want := l.Rows() * e.cfg.Cols * e.cfg.DType.Bytes(); len(dst) != want {
+		return fmt.Errorf("device: %d bytes for an output of %d", len(dst), want)
+	}
+	if err := e.clock.Work(ctx, e.cfg.EncodeTime); err != nil {
+		return err
+	}
+	fill(dst, e.cfg.DType, e.cfg.Seed^xxh3.Hash(px.RGB)^uint64(px.Width)<<32^uint64(px.Height))
+	return nil
+}
+
+// Close implements engine.Encoder.
+func (e *Encoder) Close() error { return nil }
+
+// fill writes seeded finite values in [-1, 1). It runs a 64-bit mixer (splitmix64) per 8 bytes, so that
+// making the bytes costs little beside moving them.
+func fill(dst []byte, d embedding.DType, seed uint64) {
+	s := seed
+	word := func() uint64 {
+		s += 0x9e3779b97f4a7c15
+		z := (s ^ s>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		return z ^ z>>31
+	}
+	put := func(b []byte, r uint32) int {
+		f := float32(int32(r)) / (1 << 31)
+		switch d {
+		case embedding.Float32:
+			binary.LittleEndian.PutUint32(b, math.Float32bits(f))
+			return 4
+		case embedding.BFloat16:
+			binary.LittleEndian.PutUint16(b, uint16(math.Float32bits(f)>>16))
+			return 2
+		}
+		// float16: sign, exponent 14 (values of 0.5 to 1), mantissa from r.
+		binary.LittleEndian.PutUint16(b, uint16(r>>16)&0x8000|14<<10|uint16(r)&0x3ff)
+		return 2
+	}
+	for i := 0; i < len(dst); {
+		w := word()
+		i += put(dst[i:], uint32(w))
+		if i < len(dst) {
+			i += put(dst[i:], uint32(w>>32))
+		}
+	}
+}

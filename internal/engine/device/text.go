@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"afterimage/internal/embedding"
+	"afterimage/internal/engine"
+)
+
+// TextConfig sets a modelled text model's shape and times.
+type TextConfig struct {
+	Model       string
+	Cols        int
+	DType       embedding.DType
+	Context     int
+	Slots       int           // sequences side by side
+	PrefillTime time.Duration // device time per prompt token or row
+	DecodeTime  time.Duration // device time per decoded token
+	AnswerLen   int           // tokens after which the model ends its answer; 0 never
+}
+
+// DefaultTextConfig fits DefaultEncoderConfig: 19.2 ms per decode step.
+func DefaultTextConfig() TextConfig {
+	return TextConfig{
+		Model: "modelled", Cols: 5120, DType: embedding.BFloat16, Context: 8192, Slots: 8,
+		PrefillTime: 20 * time.Microsecond, DecodeTime: 19200 * time.Microsecond, AnswerLen: 24,
+	}
+}
+
+// The vocabulary: one token per byte, then two control tokens.
+const (
+	startToken = 256
+	endToken   = 257
+	vocab      = 258
+)
+
+const (
+	startText = "<|im_start|>"
+	endText   = "<|im_end|>"
+)
+
+// Text is a modelled engine.Text. Its answer is a function of everything that it was fed, rows
+// included, so that a wrong embedding shows as a wrong answer.
+type Text struct {
+	cfg   TextConfig
+	clock Clock
+	slots chan struct{}
+}
+
+var _ engine.Text = (*Text)(nil)
+
+// NewText returns a device that nothing has been given to do.
+func NewText(cfg TextConfig) (*Text, error) {
+	if cfg.Cols < 1 || cfg.DType.Bytes() == 0 || cfg.Context < 1 || cfg.Slots < 1 {
+		return nil, fmt.Errorf("device: cannot model a context of %d, %d slots, rows of %d", cfg.Context, cfg.Slots, cfg.Cols)
+	}
+	return &Text{cfg: cfg, slots: make(chan struct{}, cfg.Slots)}, nil
+}
+
+// Spec implements engine.Text.
+func (t *Text) Spec() engine.TextSpec {
+	return engine.TextSpec{
+		Engine: Name, Model: t.cfg.Model, Cols: t.cfg.Cols, DType: t.cfg.DType,
+		Context: t.cfg.Context, Vocab: vocab, Modelled: true,
+	}
+}
+
+// Tokenize implements engine.Text.
+func (t *Text) Tokenize(text string, special bool) ([]int32, error) {
+	var toks []int32
+	for text != "" {
+		switch {
+		case special && strings.HasPrefix(text, startText):
+			toks, text = append(toks, startToken), text[len(startText):]
+		case special && strings.HasPrefix(text, endText):
+			toks, text = append(toks, endToken), text[len(endText):]
+		default:
+			toks, text = append(toks, int32(text[0])), text[1:]
+		}
+	}
+	return toks, nil
+}
+
+// Begin implements engine.Text.
+func (t *Text) Begin() []int32 { return nil }
+
+// Piece implements engine.Text.
+func (t *Text) Piece(tok int32) []byte {
+	if tok < 0 || tok > 255 {
+		return nil
+	}
+	return []byte{byte(tok)}
+}
+
+// EndOfGeneration implements engine.Text.
+func (t *Text) EndOfGeneration(tok int32) bool { return tok == endToken }
+
+// Prompt implements engine.Text with the ChatML template.
+func (t *Text) Prompt(msgs []engine.Message) (string, error) {
+	var b strings.Builder
+	for _, m := range msgs {
+		fmt.Fprintf(&b, "%s%s\n%s%s\n", startText, m.Role, m.Content, endText)
+	}
+	b.WriteString(startText + "assistant\n")
+	return b.String(), nil
+}
+
+// NewSequence implements engine.Text.
+func (t *Text) NewSequence(ctx context.Context) (engine.Sequence, error) {
+	select {
+	case t.slots <- struct{}{}:
+		return &sequence{t: t, logits: make([]float32, vocab)}, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Close implements engine.Text.
+func (t *Text) Close() error { return nil }
+
+// sequence holds a running hash of all that was fed.
+type sequence struct {
+	t       *Text
+	n       int
+	answer  int // tokens fed one at a time with logits: the answer so far
+	state   uint64
+	logits  []float32
+	closed  bool
+	scratch [12]byte
+}
+
+func (s *sequence) take(ctx context.Context, n int, each time.Duration) error {
+	if s.n+n > s.t.cfg.Context {
+		return fmt.Errorf("%w: %d + %d of %d", engine.ErrContextFull, s.n, n, s.t.cfg.Context)
+	}
+	if err := s.t.clock.Work(ctx, time.Duration(n)*each); err != nil {
+		return err
+	}
+	s.n += n
+	return nil
+}
+
+func (s *sequence) mix(v uint64) {
+	binary.LittleEndian.PutUint64(s.scratch[:], v)
+	s.state = xxh3.HashSeed(s.scratch[:8], s.state)
+}
+
+// PrefillTokens implements engine.Sequence.
+func (s *sequence) PrefillTokens(ctx context.Context, toks []int32, logits bool) error {
+	each := s.t.cfg.PrefillTime
+	if len(toks) == 1 && logits {
+		each = s.t.cfg.DecodeTime
+		s.answer++
+	}
+	for _, t := range toks {
+		if t < 0 || t >= vocab {
+			return fmt.Errorf("device: token %d is outside the vocabulary of %d", t, vocab)
+		}
+	}
+	if err := s.take(ctx, len(toks), each); err != nil {
+		return err
+	}
+	for _, t := range toks {
+		s.mix(uint64(t))
+	}
+	if logits {
+		s.vote()
+	}
+	return nil
+}
+
+// PrefillRows implements engine.Sequence.
+func (s *sequence) PrefillRows(ctx context.Context, p embedding.Part, rows []byte) error {
+	if want := p.Rows * s.t.cfg.Cols * s.t.cfg.DType.Bytes(); p.Rows < 1 || len(rows) != want {
+		return fmt.Errorf("%w: %d bytes for %d rows of %d x %v", engine.ErrBadRows, len(rows), p.Rows, s.t.cfg.Cols, s.t.cfg.DType)
+	}
+	if err := embedding.CheckFinite(rows, s.t.cfg.DType); err != nil {
+		return fmt.Errorf("%w: %w", engine.ErrBadRows, err)
+	}
+	if err := s.take(ctx, p.Rows, s.t.cfg.PrefillTime); err != nil {
+		return err
+	}
+	s.mix(xxh3.Hash(rows))
+	return nil
+}
+
+// vote makes a lower-case letter or a space the clear winner, and the end once the answer is long
+// enough.
+func (s *sequence) vote() {
+	clear(s.logits)
+	next := int32('a' + s.state%26)
+	if s.state>>32%6 == 0 {
+		next = ' '
+	}
+	if s.t.cfg.AnswerLen > 0 && s.answer >= s.t.cfg.AnswerLen {
+		next = endToken
+	}
+	s.logits[next] = 20
+}
+
+// Logits implements engine.Sequence.
+func (s *sequence) Logits() []float32 { return s.logits }
+
+// Len implements engine.Sequence.
+func (s *sequence) Len() int { return s.n }
+
+// Close implements engine.Sequence.
+func (s *sequence) Close() {
+	if !s.closed {
+		s.closed = true
+		<-s.t.slots
+	}
+}
