@@ -37,6 +37,7 @@ var Table = map[string]Rule{
 
 	"encoder": {Layer: 5, Duty: "the role that turns images into embeddings"},
 	"gateway": {Layer: 5, Duty: "the role that clients talk to: chooses workers, fetches media, streams answers"},
+	"client":  {Layer: 5, Duty: "the user's side of the API: ask, and the trace of an answer"},
 	"prefill": {Layer: 5, Duty: "the role that prefills and decodes"},
 
 	"admin": {Layer: 6, Duty: "health, metrics, dashboard: what every role's server shows without a key"},
@@ -52,6 +53,7 @@ var Table = map[string]Rule{
 	"model": {Layer: 4, Duty: "writes seeded GGUF pairs and the demo model",
 		Only: []string{"engine", "engine/llama", "gguf", "embedding", "media"}},
 	"layers":            {Layer: 0, Duty: "the order of packages and its check", Only: []string{}},
+	"system":            {Layer: command, Duty: "tests of all roles together", TestsOnly: true},
 	"testkit":           {Layer: command, Duty: "contract suites, faulty connections and stores, data makers", TestsOnly: true},
 	"testkit/faultconn": {Layer: command, Duty: "connections that fail at a byte offset", TestsOnly: true},
 }
