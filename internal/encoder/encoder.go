@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package encoder
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"afterimage/internal/arena"
+	"afterimage/internal/cache"
+	"afterimage/internal/control"
+	"afterimage/internal/embedding"
+	"afterimage/internal/engine"
+	"afterimage/internal/media"
+	"afterimage/internal/publish"
+	"afterimage/internal/resolve"
+	"afterimage/internal/transport"
+)
+
+// Config wires an Encoder. The Encoder owns none of its parts: whoever made them closes them, after
+// Close.
+type Config struct {
+	Name      string // unique in the fleet, e.g. "encoder-0"
+	Version   string
+	Engine    engine.Encoder
+	Namespace embedding.Namespace
+	Arena     *arena.Arena
+	Cache     *cache.Cache
+	Resolver  *resolve.Resolver
+	Publisher *publish.Publisher
+	Sender    transport.Sender
+	Limits    media.Limits
+	// MaxItems bounds the images of one call.
+	MaxItems int
+	// MaxBodyBytes bounds the image bytes of one call.
+	MaxBodyBytes int64
+	// MaxQueue bounds the images that wait for the engine; more are refused with 429.
+	MaxQueue int
+	// DeliverTimeout bounds one delivery, from the first try to the receiver's confirmation.
+	DeliverTimeout time.Duration
+	Registry       prometheus.Registerer
+	Logger         *slog.Logger
+}
+
+// Encoder serves encode calls. All methods may be called from any goroutine.
+type Encoder struct {
+	cfg     Config
+	spec    engine.EncoderSpec
+	boot    string
+	metrics *metrics
+	flights resolve.Flight[*arena.Buf]
+	engine  chan struct{} // one token: the engine runs one picture at a time
+	waiting atomic.Int64  // images that want the token
+}
+
+// New checks cfg and returns an Encoder that is ready to serve.
+func New(cfg Config) (*Encoder, error) {
+	if err := cfg.Namespace.Validate(); err != nil {
+		return nil, fmt.Errorf("encoder: %w", err)
+	}
+	spec := cfg.Engine.Spec()
+	if cfg.Namespace.DType != spec.DType || cfg.Namespace.Encoder != spec.Fingerprint {
+		return nil, fmt.Errorf("encoder: namespace %s does not belong to the engine (dtype %s, fingerprint %s)",
+			cfg.Namespace, spec.DType, spec.Fingerprint)
+	}
+	var boot [8]byte
+	rand.Read(boot[:])
+	e := &Encoder{
+		cfg:     cfg,
+		spec:    spec,
+		boot:    hex.EncodeToString(boot[:]),
+		metrics: newMetrics(cfg.Registry),
+		flights: resolve.Flight[*arena.Buf]{Share: (*arena.Buf).Retain},
+		engine:  make(chan struct{}, 1),
+	}
+	e.engine <- struct{}{}
+	return e, nil
+}
+
+// Announcement says what this Encoder is.
+func (e *Encoder) Announcement() control.Announcement {
+	ns, rules := e.cfg.Namespace, e.spec.Processing
+	return control.Announcement{
+		Role: "encoder", Name: e.cfg.Name, Boot: e.boot, Version: e.cfg.Version,
+		Model: e.spec.Model, Engine: e.spec.Engine, Cols: e.spec.Cols, DType: e.spec.DType,
+		Modelled: e.spec.Modelled, Ready: true,
+		Namespace: &ns, Processing: &rules, MaxRows: e.spec.MaxRows,
+		Waiting: int(e.waiting.Load()),
+	}
+}
+
+// layout returns the layout of a picture that the engine gets in this size.
+func (e *Encoder) layout(ctx context.Context, width, height int) (embedding.Layout, error) {
+	l, err := e.cfg.Engine.Layout(ctx, width, height)
+	if err != nil {
+		return l, fmt.Errorf("layout of %dx%d: %w", width, height, err)
+	}
+	return l, nil
+}
+
+// contract returns what an object of this layout must satisfy.
+func (e *Encoder) contract(l embedding.Layout) embedding.Contract {
+	return embedding.Contract{Rows: l.Rows(), Cols: e.spec.Cols, DType: e.spec.DType}
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package encoder
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"afterimage/internal/arena"
+	"afterimage/internal/control"
+	"afterimage/internal/embedding"
+	"afterimage/internal/media"
+	"afterimage/internal/resolve"
+)
+
+// item is one image of a call on its way through the Encoder.
+type item struct {
+	req    control.EncodeItem
+	file   []byte
+	layout embedding.Layout
+	key    embedding.Key
+
+	buf      *arena.Buf // the sealed object; one reference is the item's
+	source   control.Source
+	resolved time.Duration
+	done     time.Duration
+	err      error
+}
+
+// inspect reads the file's header and derives the layout, hence the contract.
+func (e *Encoder) inspect(ctx context.Context, it *item) error {
+	info, err := media.Inspect(it.file, e.cfg.Limits)
+	if err != nil {
+		return err
+	}
+	width, height := info.Size(e.spec.Processing)
+	if it.layout, err = e.layout(ctx, width, height); err != nil {
+		return err
+	}
+	if got := it.layout.Rows(); it.req.Rows != 0 && it.req.Rows != got {
+		return fmt.Errorf("a picture of %dx%d has %d rows here, the gateway expects %d: its geometry is of another Encoder",
+			width, height, got, it.req.Rows)
+	}
+	it.key = e.cfg.Namespace.Key(it.req.Identifier)
+	return nil
+}
+
+// resolve asks the cache and the Store for all items that are still open, in one batch.
+func (e *Encoder) resolve(ctx context.Context, items []*item) {
+	var open []*item
+	var wants []resolve.Item
+	for _, it := range items {
+		if it.err == nil {
+			open = append(open, it)
+			wants = append(wants, resolve.Item{Key: it.key, Contract: e.contract(it.layout)})
+		}
+	}
+	if len(open) == 0 {
+		return
+	}
+	for i, r := range e.cfg.Resolver.Resolve(ctx, wants) {
+		if r.Buf == nil {
+			continue
+		}
+		open[i].buf, open[i].source = r.Buf, control.Source(r.Source)
+	}
+}
+
+// encode computes an item's object, or shares the run of an equal one that is in flight.
+func (e *Encoder) encode(ctx context.Context, it *item) error {
+	buf, led, err := e.flights.Do(ctx, it.key, func(ctx context.Context) (*arena.Buf, error) {
+		return e.produce(ctx, it)
+	})
+	if err != nil {
+		return err
+	}
+	if !led {
+		e.metrics.joined.Inc()
+	}
+	it.buf, it.source = buf, control.SourceEncoded
+	return nil
+}
+
+// produce decodes and encodes one picture into a fresh object, caches it and offers it to the Store.
+// The caller owns one reference of the result.
+func (e *Encoder) produce(ctx context.Context, it *item) (*arena.Buf, error) {
+	// Another flight may have ended between this item's look-up and its turn.
+	if buf, _, ok := e.cfg.Cache.Get(it.key); ok {
+		return buf, nil
+	}
+	px, err := media.Decode(ctx, it.file, e.spec.Processing, e.cfg.Limits)
+	if err != nil {
+		return nil, err
+	}
+	format := e.cfg.Namespace.Protocol
+	buf, err := e.reserve(format.ObjectBytes(it.layout, e.spec.Cols, e.spec.DType))
+	if err != nil {
+		return nil, err
+	}
+	defer buf.Abort()
+	payload := buf.Bytes()[format.PayloadOffset(it.layout):]
+	payload = payload[:e.contract(it.layout).PayloadBytes()]
+	if err := e.run(ctx, px, payload); err != nil {
+		return nil, err
+	}
+	meta := embedding.Meta{Rows: it.layout.Rows(), Cols: e.spec.Cols, DType: e.spec.DType, Layout: it.layout}
+	if err := format.Seal(buf.Bytes(), it.key, meta); err != nil {
+		return nil, err
+	}
+	buf.Commit()
+	e.cfg.Cache.Put(it.key, buf, meta)
+	e.cfg.Publisher.Publish(it.key, buf, meta)
+	return buf, nil
+}
+
+// reserve takes room in the arena, at the expense of the cache when there is none.
+func (e *Encoder) reserve(n int) (*arena.Buf, error) {
+	buf, err := e.cfg.Arena.Reserve(n)
+	if err == nil || e.cfg.Cache.Evict(int64(n)) == 0 {
+		return buf, err
+	}
+	return e.cfg.Arena.Reserve(n)
+}
+
+// run waits for the engine and encodes px into dst.
+func (e *Encoder) run(ctx context.Context, px media.Pixels, dst []byte) error {
+	if e.waiting.Add(1) > int64(e.cfg.MaxQueue) {
+		e.waiting.Add(-1)
+		e.metrics.refused.Inc()
+		return errQueueFull
+	}
+	start := time.Now()
+	select {
+	case <-e.engine:
+		e.waiting.Add(-1)
+	case <-ctx.Done():
+		e.waiting.Add(-1)
+		return context.Cause(ctx)
+	}
+	defer func() { e.engine <- struct{}{} }()
+	e.metrics.queue.Observe(time.Since(start).Seconds())
+	start = time.Now()
+	if err := e.cfg.Engine.Encode(ctx, px, dst); err != nil {
+		return err
+	}
+	e.metrics.encode.Observe(time.Since(start).Seconds())
+	e.metrics.encodes.Inc()
+	return nil
+}
+
+// deliver sends the object to every grant at once; one that fails holds none of the others.
+func (e *Encoder) deliver(ctx context.Context, it *item) error {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.DeliverTimeout)
+	defer cancel()
+	errs := make(chan error, len(it.req.Grants))
+	for _, g := range it.req.Grants {
+		go func() { errs <- e.cfg.Sender.Send(ctx, g, it.buf) }()
+	}
+	var first error
+	for range it.req.Grants {
+		if err := <-errs; err != nil {
+			e.metrics.deliver.WithLabelValues("failed").Inc()
+			if first == nil {
+				first = fmt.Errorf("delivery: %w", err)
+			}
+			continue
+		}
+		e.metrics.deliver.WithLabelValues("confirmed").Inc()
+	}
+	return first
+}

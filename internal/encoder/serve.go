@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package encoder
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"afterimage/internal/control"
+)
+
+// Routes mounts the worker API.
+func (e *Encoder) Routes(mux *http.ServeMux) {
+	mux.HandleFunc("GET "+control.PathWorker, func(w http.ResponseWriter, r *http.Request) {
+		reply(w, http.StatusOK, e.Announcement())
+	})
+	mux.HandleFunc("POST "+control.PathGeometry, e.serveGeometry)
+	mux.HandleFunc("POST "+control.PathEncode, e.serveEncode)
+}
+
+func reply(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(body)
+}
+
+func refuse(w http.ResponseWriter, err *control.Error) {
+	reply(w, err.Status, map[string]*control.Error{"error": err})
+}
+
+// maxGeometryBody bounds a geometry call; a size takes about 30 bytes.
+const maxGeometryBody = 64 << 10
+
+func (e *Encoder) serveGeometry(w http.ResponseWriter, r *http.Request) {
+	var req control.GeometryRequest
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxGeometryBody)).Decode(&req); err != nil {
+		refuse(w, badRequest("geometry body: %v", err))
+		return
+	}
+	resp := control.GeometryResponse{Sizes: []control.Geometry{}}
+	for _, s := range req.Sizes {
+		if s.Width < 1 || s.Height < 1 || s.Width > e.cfg.Limits.MaxPixels/s.Height {
+			refuse(w, badRequest("size %dx%d is outside 1x1 to %d pixels", s.Width, s.Height, e.cfg.Limits.MaxPixels))
+			return
+		}
+		l, err := e.layout(r.Context(), s.Width, s.Height)
+		if err != nil {
+			refuse(w, fault(err))
+			return
+		}
+		resp.Sizes = append(resp.Sizes, control.Geometry{
+			Rows: l.Rows(), Tokens: l.KVCells(),
+			Bytes: e.cfg.Namespace.Protocol.ObjectBytes(l, e.spec.Cols, e.spec.DType),
+		})
+	}
+	reply(w, http.StatusOK, resp)
+}
+
+func badRequest(format string, args ...any) *control.Error {
+	return &control.Error{Status: http.StatusBadRequest, Type: "BadRequestError", Message: fmt.Sprintf(format, args...)}
+}
+
+func (e *Encoder) serveEncode(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	req, files, err := control.ReadEncodeBody(http.MaxBytesReader(w, r.Body, e.cfg.MaxBodyBytes+1<<20), control.EncodeLimits{
+		Items: e.cfg.MaxItems, ImageBytes: int(e.cfg.Limits.MaxBytes), TotalBytes: e.cfg.MaxBodyBytes,
+	})
+	if err != nil {
+		refuse(w, badRequest("%v", err))
+		return
+	}
+	items := make([]*item, len(req.Items))
+	for i := range items {
+		items[i] = &item{req: req.Items[i], file: files[i]}
+	}
+	if req.Force {
+		for _, it := range items {
+			e.cfg.Cache.Remove(e.cfg.Namespace.Key(it.req.Identifier))
+		}
+	}
+	e.work(r.Context(), items, req.Force, start)
+	resp := control.EncodeResponse{Encoder: e.cfg.Name}
+	for _, it := range items {
+		resp.Items = append(resp.Items, e.answer(it))
+		if it.buf != nil {
+			it.buf.Release()
+		}
+	}
+	reply(w, http.StatusOK, resp)
+}
+
+// work takes all items from their files to confirmed deliveries. It returns when each has an outcome.
+func (e *Encoder) work(ctx context.Context, items []*item, force bool, start time.Time) {
+	for _, it := range items {
+		it.err = e.inspect(ctx, it)
+	}
+	if !force {
+		e.resolve(ctx, items)
+	}
+	var wg sync.WaitGroup
+	for _, it := range items {
+		if it.err != nil {
+			continue
+		}
+		wg.Go(func() {
+			if it.buf == nil {
+				it.err = e.encode(ctx, it)
+			}
+			it.resolved = time.Since(start)
+			if it.err == nil {
+				it.err = e.deliver(ctx, it)
+			}
+			it.done = time.Since(start)
+		})
+	}
+	wg.Wait()
+}
+
+// answer reports an item's outcome and counts it.
+func (e *Encoder) answer(it *item) control.EncodedItem {
+	a := control.EncodedItem{
+		Identifier: it.req.Identifier, Source: it.source, Delivered: it.err == nil,
+		ResolvedMS:  float64(it.resolved) / float64(time.Millisecond),
+		DeliveredMS: float64(it.done) / float64(time.Millisecond),
+	}
+	if it.err != nil {
+		a.Error = fault(it.err)
+		e.metrics.items.WithLabelValues("failed").Inc()
+		return a
+	}
+	a.Rows, a.Cols, a.Bytes = it.layout.Rows(), e.spec.Cols, it.buf.Len()
+	e.metrics.items.WithLabelValues(string(it.source)).Inc()
+	return a
+}
