@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package prefill is the Prefill/Decode role (P/D): it turns a conversation whose images are
+// embeddings into an answer.
+//
+// A request comes in two calls. POST /v1/prepare carries the body that will follow and the
+// embeddings it needs: the worker checks the request, measures the prompt, and grants memory for
+// every embedding, all of them or none. POST /v1/chat/completions then prefills the text before the
+// first image while Encoders still work, waits for each embedding where the prompt needs it, decodes
+// and streams.
+//
+// What is missing when it is needed (its Encoder died, its grant expired, this worker restarted) is
+// answered with 409 and the indexes, before the first byte of the answer; the gateway prepares those
+// items again. No request is ever answered without one of its pictures.
+//
+// A request keeps its embeddings until its prompt is prefilled; nothing outlives the request.
+package prefill

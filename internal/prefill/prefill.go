@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package prefill
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"afterimage/internal/control"
+	"afterimage/internal/embedding"
+	"afterimage/internal/engine"
+	"afterimage/internal/openai"
+	"afterimage/internal/transport"
+)
+
+// Config wires a Prefill worker. It owns none of its parts.
+type Config struct {
+	Name     string // unique in the fleet, e.g. "prefill-0"
+	Version  string
+	Engine   engine.Text
+	Receiver transport.Receiver
+	Protocol embedding.Protocol // format of the objects that Encoders deliver
+	// PoolBytes is the memory for embeddings; a request that needs more is refused at prepare.
+	PoolBytes int64
+	// MaxBodyBytes bounds a request body, whose images are replaced already.
+	MaxBodyBytes int64
+	// GrantTimeout bounds the wait for memory at prepare.
+	GrantTimeout time.Duration
+	// PrepareTTL is how long grants are kept for a chat call that does not come.
+	PrepareTTL time.Duration
+	// ItemTimeout bounds the wait for one embedding; after it the item is missing.
+	ItemTimeout time.Duration
+	// MaxWaiting bounds the requests that wait for a sequence; more are refused with 429.
+	MaxWaiting int
+	// WriteTimeout bounds each write of a stream, never a whole answer.
+	WriteTimeout time.Duration
+	Registry     prometheus.Registerer
+	Logger       *slog.Logger
+}
+
+// Prefill serves prepare and chat calls. All methods may be called from any goroutine.
+type Prefill struct {
+	cfg     Config
+	spec    engine.TextSpec
+	boot    string
+	created int64
+	metrics *metrics
+	book    book
+	waiting atomic.Int64 // requests without a sequence yet
+	running atomic.Int64 // requests with one
+}
+
+// New returns a worker that is ready to serve.
+func New(cfg Config) *Prefill {
+	var boot [8]byte
+	rand.Read(boot[:])
+	return &Prefill{
+		cfg: cfg, spec: cfg.Engine.Spec(), boot: hex.EncodeToString(boot[:]), created: time.Now().Unix(),
+		metrics: newMetrics(cfg.Registry), book: book{byName: map[string]*prepared{}},
+	}
+}
+
+// Close gives back the grants of requests that were prepared and never posted.
+func (p *Prefill) Close() { p.book.close() }
+
+// Announcement says what this worker is.
+func (p *Prefill) Announcement() control.Announcement {
+	return control.Announcement{
+		Role: "prefill", Name: p.cfg.Name, Boot: p.boot, Version: p.cfg.Version,
+		Model: p.spec.Model, Engine: p.spec.Engine, Cols: p.spec.Cols, DType: p.spec.DType,
+		Modelled: p.spec.Modelled, Ready: true,
+		Context: p.spec.Context, PoolBytes: p.cfg.PoolBytes, Created: p.created,
+		Running: int(p.running.Load()), Waiting: int(p.waiting.Load()),
+	}
+}
+
+// Routes mounts the worker API.
+func (p *Prefill) Routes(mux *http.ServeMux) {
+	mux.HandleFunc("GET "+control.PathWorker, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(p.Announcement())
+	})
+	mux.HandleFunc("POST "+control.PathPrepare, p.servePrepare)
+	mux.HandleFunc("DELETE "+control.PathPrepare+"/{request}", p.serveRelease)
+	mux.HandleFunc("POST "+control.PathChat, p.serveChat)
+}
+
+// retryAfter is what a caller is told to wait when this worker has no room.
+const retryAfter = time.Second
+
+// plan renders the prompt of a chat and measures it in tokens, images included. uses says which of
+// items stands at each media position. It refuses what this worker cannot serve.
+func (p *Prefill) plan(chat *openai.Chat, items []control.PrepareItem, uses []int) (*prompt, int, error) {
+	if len(uses) != chat.Items() {
+		return nil, 0, openai.BadRequest("uses", "%d uses for %d media positions", len(uses), chat.Items())
+	}
+	used := make([]bool, len(items))
+	for _, u := range uses {
+		if u < 0 || u >= len(items) {
+			return nil, 0, openai.BadRequest("uses", "a media position uses item %d of %d", u, len(items))
+		}
+		used[u] = true
+	}
+	if i := slices.Index(used, false); i >= 0 {
+		return nil, 0, openai.BadRequest("uses", "item %d stands nowhere in the conversation", i)
+	}
+	pr, err := buildPrompt(p.cfg.Engine, chat)
+	if err != nil {
+		return nil, 0, openai.BadRequest("messages", "%v", err)
+	}
+	n := pr.tokens
+	for _, u := range uses {
+		n += items[u].Tokens
+	}
+	return pr, n, p.fits(n, chat)
+}
+
+// fits checks the prompt's length and max_tokens against the context.
+func (p *Prefill) fits(n int, chat *openai.Chat) error {
+	limit := p.spec.Context
+	switch {
+	case n >= limit:
+		return openai.PromptTooLong(limit, n)
+	case chat.MaxTokens > limit:
+		return openai.MaxTokensTooLarge(chat.MaxTokens, limit)
+	case n+chat.MaxTokens > limit:
+		return openai.BadRequest("max_tokens", "This model's maximum context length is %d tokens. However, you requested %d output tokens and your prompt contains %d input tokens, for a total of %d tokens. Please reduce the length of the input prompt or the number of requested output tokens. (parameter=max_tokens, value=%d)",
+			limit, chat.MaxTokens, n, n+chat.MaxTokens, chat.MaxTokens)
+	}
+	return nil
+}
