@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"golang.org/x/sync/errgroup"
+
+	"afterimage/internal/control"
+	"afterimage/internal/openai"
+	"afterimage/internal/route"
+)
+
+// checkForced refuses an Encoder name that the fleet does not have.
+func checkForced(snap *snapshot, name string) error {
+	if name == "" {
+		return nil
+	}
+	all := peers(snap.Encoders, nil)
+	for i := range all {
+		all[i].Ready = true // whether it is up is another matter, and no fault of the caller
+	}
+	if _, err := route.Forced(name, all); err != nil {
+		return openai.BadRequest(control.HeaderEncoder, "%s: %v", control.HeaderEncoder, err)
+	}
+	return nil
+}
+
+// pickEncoder chooses the Encoder of one image.
+func pickEncoder(snap *snapshot, req *request, m *image, avoid map[string]bool) (int, error) {
+	if req.forced != "" {
+		i, err := route.Forced(req.forced, peers(snap.Encoders, nil))
+		if err != nil {
+			return 0, unavailableWorker(err)
+		}
+		return i, nil
+	}
+	if rank := route.Rank(string(m.id), peers(snap.Encoders, avoid)); len(rank) > 0 {
+		return rank[0], nil
+	}
+	if err := snap.need("Encoder", snap.Encoders); err != nil {
+		return 0, unavailableWorker(err)
+	}
+	return 0, unavailableWorker(errors.New("every Encoder has failed this request"))
+}
+
+// encode has every image delivered to its grant, with one call per Encoder.
+func (g *Gateway) encode(ctx context.Context, snap *snapshot, req *request, grants []control.Grant, avoid map[string]bool, force map[int]bool) error {
+	groups := map[int][]int{} // Encoder -> images
+	for i, m := range req.images {
+		e, err := pickEncoder(snap, req, m, avoid)
+		if err != nil {
+			return err
+		}
+		groups[e] = append(groups[e], i)
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.EncodeTimeout)
+	defer cancel()
+	grp, ctx := errgroup.WithContext(ctx)
+	for e, images := range groups {
+		// Forced images travel apart: force goes for a whole call.
+		for _, forced := range []bool{false, true} {
+			var pick []int
+			for _, i := range images {
+				if force[i] == forced {
+					pick = append(pick, i)
+				}
+			}
+			if len(pick) > 0 {
+				grp.Go(func() error { return g.encodeOn(ctx, snap.Encoders[e], req, pick, grants, forced) })
+			}
+		}
+	}
+	return grp.Wait()
+}
+
+// encodeOn makes one encode call and files its answers.
+func (g *Gateway) encodeOn(ctx context.Context, e worker, req *request, pick []int, grants []control.Grant, force bool) error {
+	head := control.EncodeRequest{Request: req.id, Force: force}
+	var files [][]byte
+	for _, i := range pick {
+		m := req.images[i]
+		head.Items = append(head.Items, control.EncodeItem{
+			Identifier: m.id, Bytes: len(m.file), Rows: m.geo.Rows, Grants: grants[i : i+1],
+		})
+		files = append(files, m.file)
+	}
+	body, length, err := control.NewEncodeBody(head, files)
+	if err != nil {
+		return err
+	}
+	hr, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL+control.PathEncode, body)
+	if err != nil {
+		return err
+	}
+	hr.ContentLength = length
+	hr.Header.Set("Content-Type", control.EncodeContentType)
+	hr.Header.Set(control.HeaderRequestID, req.id)
+	var got control.EncodeResponse
+	if err := g.do(hr, e, &got); err != nil {
+		return retryElsewhere(e, err)
+	}
+	if len(got.Items) != len(pick) {
+		return fmt.Errorf("%s answered %d items of %d", e.Seen.Name, len(got.Items), len(pick))
+	}
+	for j, a := range got.Items {
+		m := req.images[pick[j]]
+		if a.Error != nil {
+			return encodeError(e, req.scan.Media[m.parts[0]], a.Error)
+		}
+		req.trace.item(m, got.Encoder, a)
+		g.metrics.items.WithLabelValues(string(a.Source)).Inc()
+	}
+	return nil
+}
+
+// encodeError tells the caller's faults, which name the part, from those of the Encoder.
+func encodeError(e worker, p openai.MediaPart, err *control.Error) error {
+	if err.Status >= 400 && err.Status < 500 && err.Status != http.StatusTooManyRequests && err.Status != 499 {
+		return partError(p, err)
+	}
+	return &refusedError{url: e.URL, err: &workerError{worker: e.Seen.Name, status: err.Status,
+		body: openai.Error{Status: err.Status, Type: err.Type, Message: err.Message}}}
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"afterimage/internal/control"
+)
+
+// worker is what the gateway knows of one worker.
+type worker struct {
+	URL   string               `json:"url"`
+	Seen  control.Announcement `json:"announcement"`
+	Known bool                 `json:"known"` // it has answered at least once
+	Up    bool                 `json:"up"`
+	Why   string               `json:"why,omitempty"` // why it is not up
+}
+
+// snapshot is the fleet at one moment. It is never changed after it is made.
+type snapshot struct {
+	Encoders []worker `json:"encoders"`
+	Prefills []worker `json:"prefills"`
+}
+
+// fleet probes the workers and holds the latest snapshot.
+type fleet struct {
+	every, timeout time.Duration
+	client         *http.Client
+	log            *slog.Logger
+	wg             sync.WaitGroup
+	poke           []chan struct{} // one per worker: probe at once
+
+	mu    sync.Mutex // guards what follows
+	state snapshot
+}
+
+func newFleet(cfg Config, client *http.Client) *fleet {
+	f := &fleet{every: cfg.ProbeEvery, timeout: cfg.ProbeTimeout, client: client, log: cfg.Logger}
+	for _, u := range cfg.Encoders {
+		f.state.Encoders = append(f.state.Encoders, worker{URL: u, Why: "not probed yet"})
+	}
+	for _, u := range cfg.Prefills {
+		f.state.Prefills = append(f.state.Prefills, worker{URL: u, Why: "not probed yet"})
+	}
+	for range len(cfg.Encoders) + len(cfg.Prefills) {
+		f.poke = append(f.poke, make(chan struct{}, 1))
+	}
+	return f
+}
+
+func (f *fleet) start(ctx context.Context) {
+	for i := range f.poke {
+		f.wg.Go(func() {
+			tick := time.NewTicker(f.every)
+			defer tick.Stop()
+			for {
+				f.probe(ctx, i)
+				select {
+				case <-tick.C:
+				case <-f.poke[i]:
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+}
+
+// slot returns the place of worker i in s: Encoders first, then P/Ds.
+func (s *snapshot) slot(i int) *worker {
+	if i < len(s.Encoders) {
+		return &s.Encoders[i]
+	}
+	return &s.Prefills[i-len(s.Encoders)]
+}
+
+// probe asks worker i who it is and files the answer.
+func (f *fleet) probe(ctx context.Context, i int) {
+	f.mu.Lock()
+	was, role := *f.state.slot(i), "prefill"
+	if i < len(f.state.Encoders) {
+		role = "encoder"
+	}
+	f.mu.Unlock()
+	seen, err := f.ask(ctx, was.URL)
+	if ctx.Err() != nil {
+		return
+	}
+	is := worker{URL: was.URL, Seen: was.Seen, Known: was.Known}
+	switch {
+	case err != nil:
+		is.Why = err.Error()
+	case seen.Role != role:
+		is.Why = fmt.Sprintf("%s is a %s, configured as %s", was.URL, seen.Role, role)
+	case !seen.Ready:
+		is.Seen, is.Known, is.Why = seen, true, "not ready: "+seen.Reason
+	default:
+		is.Seen, is.Known, is.Up = seen, true, true
+	}
+	f.set(i, is)
+	if is.Up != was.Up || (is.Why != was.Why && !is.Up) {
+		f.log.Info("worker", "role", role, "url", is.URL, "name", is.Seen.Name, "up", is.Up, "why", is.Why)
+	}
+}
+
+// set files w under i in a fresh snapshot.
+func (f *fleet) set(i int, w worker) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	next := snapshot{
+		Encoders: append([]worker(nil), f.state.Encoders...),
+		Prefills: append([]worker(nil), f.state.Prefills...),
+	}
+	*next.slot(i) = w
+	next.pair()
+	f.state = next
+}
+
+func (f *fleet) ask(ctx context.Context, url string) (control.Announcement, error) {
+	var a control.Announcement
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+control.PathWorker, nil)
+	if err != nil {
+		return a, err
+	}
+	resp, err := f.client.Do(req)
+	if err != nil {
+		return a, plainError(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return a, fmt.Errorf("%s answered %s", url+control.PathWorker, resp.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&a); err != nil {
+		return a, fmt.Errorf("%s: %w", url+control.PathWorker, err)
+	}
+	return a, nil
+}
+
+func (f *fleet) snapshot() *snapshot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.state
+	return &s
+}
+
+// suspect marks a worker whose call broke as down, until the probe that it sends off has answered.
+func (f *fleet) suspect(url, why string) {
+	f.mu.Lock()
+	n := len(f.state.Encoders) + len(f.state.Prefills)
+	for i := range n {
+		if w := f.state.slot(i); w.URL == url && w.Up {
+			is := *w
+			is.Up, is.Why = false, why
+			f.mu.Unlock()
+			f.set(i, is)
+			select {
+			case f.poke[i] <- struct{}{}:
+			default:
+			}
+			return
+		}
+	}
+	f.mu.Unlock()
+}

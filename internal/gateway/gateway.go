@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"afterimage/internal/control"
+	"afterimage/internal/media"
+)
+
+// Config wires a gateway.
+type Config struct {
+	Version  string
+	Encoders []string // base URLs
+	Prefills []string // base URLs
+	// Salt goes into every identifier; equal on all gateways of a fleet, secret towards clients.
+	Salt []byte
+
+	MaxBodyBytes int64
+	MaxImages    int
+	Limits       media.Limits // of one image
+	Fetcher      *media.Fetcher
+
+	// Repairs is how often an attempt is repeated when a worker fails or lacks an item.
+	Repairs int
+	// ProbeEvery and ProbeTimeout pace the questions to workers.
+	ProbeEvery, ProbeTimeout time.Duration
+	// PrepareTimeout bounds a prepare call, EncodeTimeout an encode call.
+	PrepareTimeout, EncodeTimeout time.Duration
+	// WriteTimeout bounds each write to the client, never a whole answer.
+	WriteTimeout time.Duration
+
+	Registry prometheus.Registerer
+	Logger   *slog.Logger
+}
+
+// Gateway serves the OpenAI API. All methods may be called from any goroutine.
+type Gateway struct {
+	cfg     Config
+	fleet   *fleet
+	client  *http.Client
+	geo     *geometry
+	traces  *traces
+	metrics *metrics
+}
+
+// New returns a gateway that knows no worker yet; Start begins to probe.
+func New(cfg Config) *Gateway {
+	// No timeout over a whole call: answers stream for as long as they stream. Dialling is bounded,
+	// and so is each call by its context.
+	client := &http.Client{
+		Transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: 2 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+			MaxIdleConnsPerHost: 64,
+			// Below the idle time-out of the workers' servers, so that a pooled connection is given up
+			// here before it is closed there.
+			IdleConnTimeout:    30 * time.Second,
+			DisableCompression: true,
+			WriteBufferSize:    64 << 10,
+			ReadBufferSize:     32 << 10,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return &Gateway{
+		cfg: cfg, client: client, fleet: newFleet(cfg, client), geo: newGeometry(),
+		traces: newTraces(1024), metrics: newMetrics(cfg.Registry),
+	}
+}
+
+// Start probes the workers until ctx ends.
+func (g *Gateway) Start(ctx context.Context) { g.fleet.start(ctx) }
+
+// Close waits for the probes, whose context must have ended, and drops idle connections.
+func (g *Gateway) Close() {
+	g.fleet.wg.Wait()
+	g.client.CloseIdleConnections()
+}
+
+// Ready says whether a request with an image could be served, and if not, why.
+func (g *Gateway) Ready() error { return g.fleet.snapshot().ready() }
+
+// Routes mounts the client's API.
+func (g *Gateway) Routes(mux *http.ServeMux) {
+	mux.HandleFunc("POST "+control.PathChat, g.serveChat)
+	mux.HandleFunc("GET /v1/models", g.serveModels)
+	mux.HandleFunc("GET /v1/fleet", g.serveFleet)
+	mux.HandleFunc("GET /v1/traces/{request}", g.serveTrace)
+}

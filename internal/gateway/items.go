@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"golang.org/x/sync/errgroup"
+
+	"afterimage/internal/control"
+	"afterimage/internal/embedding"
+	"afterimage/internal/media"
+	"afterimage/internal/openai"
+)
+
+// image is one distinct picture of a request; the same file twice is one image with two parts.
+type image struct {
+	parts  []int // media parts that show it, in prompt order
+	file   []byte
+	info   media.Info
+	digest embedding.Digest
+
+	// Set by name, for the namespace of the attempt.
+	id   embedding.Identifier
+	key  embedding.Key
+	geo  control.Geometry
+	want embedding.Contract
+}
+
+// fetchAtOnce bounds the media of one request that are fetched or decoded side by side.
+const fetchAtOnce = 4
+
+// loadImages gets the bytes of every media part and reads their headers. uses says which image
+// stands at each part.
+func (g *Gateway) loadImages(ctx context.Context, parts []openai.MediaPart) (images []*image, uses []int, err error) {
+	loaded := make([]*image, len(parts))
+	grp, ctx := errgroup.WithContext(ctx)
+	grp.SetLimit(fetchAtOnce)
+	for i := range parts {
+		if parts[i].UUIDOnly { // nothing is kept under a client's name here
+			return nil, nil, openai.CacheMiss(i)
+		}
+		grp.Go(func() error {
+			m, err := g.loadImage(ctx, parts[i])
+			if err != nil {
+				return partError(parts[i], err)
+			}
+			loaded[i] = m
+			return nil
+		})
+	}
+	if err := grp.Wait(); err != nil {
+		return nil, nil, err
+	}
+	at := map[embedding.Digest]int{}
+	for i, m := range loaded {
+		j, ok := at[m.digest]
+		if !ok {
+			j = len(images)
+			at[m.digest] = j
+			images = append(images, m)
+		}
+		images[j].parts = append(images[j].parts, i)
+		uses = append(uses, j)
+	}
+	return images, uses, nil
+}
+
+// loadImage gets and inspects the file of one part.
+func (g *Gateway) loadImage(ctx context.Context, p openai.MediaPart) (*image, error) {
+	var file []byte
+	var err error
+	if media.IsDataURL(p.URL) {
+		if int64(len(p.URL)/4*3) > g.cfg.Limits.MaxBytes+1024 {
+			return nil, openai.BadRequest("", "the image is larger than %d bytes", g.cfg.Limits.MaxBytes)
+		}
+		file, _, err = media.ParseDataURL(p.URL)
+	} else {
+		file, err = g.cfg.Fetcher.Fetch(ctx, string(p.URL))
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := media.Inspect(file, g.cfg.Limits)
+	if err != nil {
+		return nil, err
+	}
+	return &image{file: file, info: info, digest: embedding.DigestOf(file)}, nil
+}
+
+// partError says which part of the request an error is about. Whatever goes wrong with a media part
+// is the caller's fault, or that of a host the caller named.
+func partError(p openai.MediaPart, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	e := &openai.Error{Status: http.StatusBadRequest, Type: "BadRequestError", Message: err.Error()}
+	var own *openai.Error
+	var enc *control.Error
+	switch {
+	case errors.As(err, &own):
+		*e = *own
+	case errors.As(err, &enc):
+		e.Status, e.Type = enc.Status, enc.Type
+	}
+	e.Message = fmt.Sprintf("%s (%s)", e.Message, p.Path)
+	e.Param = p.Path
+	return e
+}
+
+// name gives every image its identifier, key and contract in the namespace of Encoder e.
+func (g *Gateway) name(ctx context.Context, e worker, images []*image) error {
+	sizes := make([]control.Size, len(images))
+	for i, m := range images {
+		sizes[i].Width, sizes[i].Height = m.info.Size(*e.Seen.Processing)
+	}
+	geo, err := g.geometries(ctx, e, sizes)
+	if err != nil {
+		return err
+	}
+	for i, m := range images {
+		m.geo = geo[i]
+		m.id = embedding.NewIdentifier(m.digest, *e.Seen.Processing, m.info.Alpha, g.cfg.Salt)
+		m.key = e.Seen.Namespace.Key(m.id)
+		m.want = embedding.Contract{Rows: geo[i].Rows, Cols: e.Seen.Cols, DType: e.Seen.DType}
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"afterimage/internal/route"
+)
+
+// pair takes Encoders out of service that cannot work with the P/Ds: rows of another engine, width or
+// dtype would be refused later, or worse, not be refused. With several P/Ds that differ among
+// themselves, the first that is known sets what the fleet is.
+func (s *snapshot) pair() {
+	i := slices.IndexFunc(s.Prefills, func(w worker) bool { return w.Known })
+	if i < 0 {
+		return
+	}
+	ref := s.Prefills[i].Seen
+	for _, group := range [][]worker{s.Prefills, s.Encoders} {
+		for j := range group {
+			w := &group[j]
+			if !w.Up {
+				continue
+			}
+			a := w.Seen
+			switch {
+			case a.Engine != ref.Engine:
+				w.Up, w.Why = false, fmt.Sprintf("mismatch: engine %q, but %s runs %q", a.Engine, ref.Name, ref.Engine)
+			case a.Cols != ref.Cols || a.DType != ref.DType:
+				w.Up, w.Why = false, fmt.Sprintf("mismatch: rows of %d x %v, but %s takes %d x %v", a.Cols, a.DType, ref.Name, ref.Cols, ref.DType)
+			case a.Model != ref.Model:
+				w.Up, w.Why = false, fmt.Sprintf("mismatch: model %q, but %s serves %q", a.Model, ref.Name, ref.Model)
+			}
+		}
+	}
+	s.pairNamespaces()
+}
+
+// pairNamespaces keeps only Encoders of one namespace in service: identifiers and keys are built for
+// the fleet, not for an Encoder.
+func (s *snapshot) pairNamespaces() {
+	i := slices.IndexFunc(s.Encoders, func(w worker) bool { return w.Up })
+	if i < 0 {
+		return
+	}
+	ref := s.Encoders[i].Seen
+	for j := i + 1; j < len(s.Encoders); j++ {
+		w := &s.Encoders[j]
+		if w.Up && *w.Seen.Namespace != *ref.Namespace {
+			w.Up, w.Why = false, fmt.Sprintf("mismatch: namespace %s, but %s has %s", w.Seen.Namespace, ref.Name, ref.Namespace)
+		}
+	}
+}
+
+// ready says whether a request with an image could be served.
+func (s *snapshot) ready() error {
+	if err := s.need("P/D", s.Prefills); err != nil {
+		return err
+	}
+	return s.need("Encoder", s.Encoders)
+}
+
+func (s *snapshot) need(role string, ws []worker) error {
+	if slices.ContainsFunc(ws, func(w worker) bool { return w.Up }) {
+		return nil
+	}
+	if len(ws) == 0 {
+		return fmt.Errorf("no %s is configured", role)
+	}
+	var why []string
+	for _, w := range ws {
+		name := w.Seen.Name
+		if name == "" {
+			name = w.URL
+		}
+		why = append(why, name+": "+w.Why)
+	}
+	return errors.New("no " + role + " is ready (" + strings.Join(why, "; ") + ")")
+}
+
+// encoder is any Encoder in service; all have one namespace and one set of rules.
+func (s *snapshot) encoder() (worker, bool) {
+	i := slices.IndexFunc(s.Encoders, func(w worker) bool { return w.Up })
+	if i < 0 {
+		return worker{}, false
+	}
+	return s.Encoders[i], true
+}
+
+// peers is the view that package route decides on.
+func peers(ws []worker, avoid map[string]bool) []route.Peer {
+	out := make([]route.Peer, len(ws))
+	for i, w := range ws {
+		out[i] = route.Peer{
+			Name: w.Seen.Name, Ready: w.Up && !avoid[w.URL],
+			Load: w.Seen.Running + w.Seen.Waiting,
+		}
+	}
+	return out
+}
