@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package client is the user's side of the API: it asks a gateway about pictures as any OpenAI client
+// would, and reads the trace that tells where each embedding came from.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"afterimage/internal/control"
+	"afterimage/internal/embedding"
+	"afterimage/internal/openai"
+)
+
+// Client asks one gateway. It may be used from several goroutines.
+type Client struct {
+	Base string // e.g. "http://127.0.0.1:8000"
+	HTTP *http.Client
+}
+
+// Question is one user turn: pictures, then text.
+type Question struct {
+	Model     string // "" asks for the only model
+	Text      string
+	Images    [][]byte // files as they are
+	MaxTokens int      // 0 leaves it to the server
+	// Temperature is sent as it is; 0 makes the answer repeatable.
+	Temperature float64
+	Seed        *int64
+	Encoder     string // name or index of the Encoder to use; "" leaves it to routing
+}
+
+// Item says where the embedding of one picture came from.
+type Item struct {
+	Index      int                  `json:"index"`
+	Identifier embedding.Identifier `json:"identifier"`
+	Source     control.Source       `json:"source"`
+	Encoder    string               `json:"encoder"`
+	Rows       int                  `json:"rows"`
+	Cols       int                  `json:"cols"`
+	Bytes      int                  `json:"bytes"`
+	MS         float64              `json:"ms"` // from the Encoder's receipt to the confirmed delivery
+}
+
+// Stage is a point that the request passed in the gateway, in milliseconds since it arrived there.
+type Stage struct {
+	Name string  `json:"name"`
+	MS   float64 `json:"ms"`
+}
+
+// Usage counts tokens, pictures included.
+type Usage struct {
+	PromptTokens     int `json:"prompt_tokens"`
+	CompletionTokens int `json:"completion_tokens"`
+	TotalTokens      int `json:"total_tokens"`
+}
+
+// Answer is what came back.
+type Answer struct {
+	Request      string  `json:"request"`
+	Text         string  `json:"text"`
+	FinishReason string  `json:"finish_reason"`
+	Usage        Usage   `json:"usage"`
+	TTFTMS       float64 `json:"ttft_ms"` // from sending to the first text
+	TotalMS      float64 `json:"total_ms"`
+	Prefill      string  `json:"prefill"`
+	Attempts     int     `json:"attempts"`
+	Items        []Item  `json:"items"`
+	Stages       []Stage `json:"stages"`
+}
+
+// Error is an answer of the server that is not 200.
+type Error struct {
+	Status  int
+	Message string
+	Param   string
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("the server answered %d: %s", e.Status, e.Message) }
+
+// Ask sends q as a streamed request and calls text with each piece as it comes; text may be nil. On a
+// cut stream it returns what had come together with the error.
+func (c *Client) Ask(ctx context.Context, q Question, text func(string)) (Answer, error) {
+	body, err := q.body()
+	if err != nil {
+		return Answer{}, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Base+control.PathChat, bytes.NewReader(body))
+	if err != nil {
+		return Answer{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if q.Encoder != "" {
+		req.Header.Set(control.HeaderEncoder, q.Encoder)
+	}
+	start := time.Now()
+	resp, err := c.HTTP.Do(req)
+	if err != nil {
+		return Answer{}, fmt.Errorf("no answer from %s: %w", c.Base, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return Answer{}, readError(resp)
+	}
+	a := Answer{Request: resp.Header.Get(control.HeaderRequestID)}
+	if err := a.read(resp.Body, start, text); err != nil {
+		return a, err
+	}
+	return a, c.trace(ctx, &a)
+}
+
+func (q Question) body() ([]byte, error) {
+	var parts []any
+	for i, img := range q.Images {
+		if len(img) == 0 {
+			return nil, fmt.Errorf("picture %d is empty", i)
+		}
+		url := "data:" + http.DetectContentType(img) + ";base64," + base64.StdEncoding.EncodeToString(img)
+		parts = append(parts, map[string]any{"type": "image_url", "image_url": map[string]string{"url": url}})
+	}
+	parts = append(parts, map[string]string{"type": "text", "text": q.Text})
+	body := map[string]any{
+		"messages": []any{map[string]any{"role": "user", "content": parts}},
+		"stream":   true, "stream_options": map[string]bool{"include_usage": true},
+		"temperature": q.Temperature,
+	}
+	if q.Model != "" {
+		body["model"] = q.Model
+	}
+	if q.MaxTokens > 0 {
+		body["max_tokens"] = q.MaxTokens
+	}
+	if q.Seed != nil {
+		body["seed"] = *q.Seed
+	}
+	return json.Marshal(body)
+}
+
+// chunk is the part of a stream event that is read.
+type chunk struct {
+	Choices []struct {
+		Delta        struct{ Content string }
+		FinishReason string `json:"finish_reason"`
+	}
+	Usage *Usage
+	Error *struct{ Message string }
+}
+
+// read takes a stream in.
+func (a *Answer) read(r io.Reader, start time.Time, text func(string)) error {
+	ms := func() float64 { return float64(time.Since(start)) / float64(time.Millisecond) }
+	events := openai.NewEventReader(r, openai.DefaultMaxEventBytes)
+	var whole strings.Builder
+	defer func() { a.Text, a.TotalMS = whole.String(), ms() }()
+	for {
+		ev, err := events.Next()
+		if err != nil {
+			return fmt.Errorf("the answer was cut off: %w", err)
+		}
+		if ev.Done {
+			return nil
+		}
+		var c chunk
+		data := ev.Data()
+		if len(data) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(data, &c); err != nil {
+			return fmt.Errorf("the server sent an event that is not JSON: %w", err)
+		}
+		if c.Error != nil {
+			return errors.New("the answer was cut off: " + c.Error.Message)
+		}
+		if c.Usage != nil {
+			a.Usage = *c.Usage
+		}
+		for _, ch := range c.Choices {
+			if ch.Delta.Content != "" {
+				if a.TTFTMS == 0 {
+					a.TTFTMS = ms()
+				}
+				whole.WriteString(ch.Delta.Content)
+				if text != nil {
+					text(ch.Delta.Content)
+				}
+			}
+			if ch.FinishReason != "" {
+				a.FinishReason = ch.FinishReason
+			}
+		}
+	}
+}
+
+// trace fills in where the embeddings came from.
+func (c *Client) trace(ctx context.Context, a *Answer) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Base+"/v1/traces/"+a.Request, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.HTTP.Do(req)
+	if err != nil {
+		return fmt.Errorf("no trace from %s: %w", c.Base, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return readError(resp)
+	}
+	var t struct {
+		Prefill  string
+		Attempts int
+		Items    []Item
+		Stages   []Stage
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&t); err != nil {
+		return fmt.Errorf("trace: %w", err)
+	}
+	a.Prefill, a.Attempts, a.Items, a.Stages = t.Prefill, t.Attempts, t.Items, t.Stages
+	return nil
+}
+
+// maxErrorBody bounds what is read of an error.
+const maxErrorBody = 1 << 20
+
+func readError(resp *http.Response) error {
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	if err != nil {
+		return err
+	}
+	var shape struct {
+		Error struct {
+			Message string
+			Param   *string
+		}
+	}
+	e := &Error{Status: resp.StatusCode, Message: strings.TrimSpace(string(b))}
+	if json.Unmarshal(b, &shape) == nil && shape.Error.Message != "" {
+		e.Message = shape.Error.Message
+		if shape.Error.Param != nil {
+			e.Param = *shape.Error.Param
+		}
+	}
+	return e
+}
