@@ -3,4 +3,14 @@
 // Command afterimage serves vision-language models with every image encoded once per fleet.
 package main
 
-func main() {}
+import (
+	"context"
+	"os"
+
+	"afterimage/internal/cli"
+)
+
+func main() {
+	p := cli.Program{Args: os.Args[1:], Env: os.Environ(), Stdout: os.Stdout, Stderr: os.Stderr}
+	os.Exit(p.Main(context.Background()))
+}

@@ -48,7 +48,7 @@ type Encoder struct {
 	Name   string `toml:"name" key:"encoder.name" placeholder:"NAME" help:"Name in answers, metrics and logs, unique in the fleet."`
 	Store  string `toml:"store" key:"encoder.store" placeholder:"SOCKET" help:"Socket of the Store. Empty: this Encoder shares nothing."`
 
-	ArenaBytes Bytes `toml:"arena_bytes" key:"encoder.arena_bytes" placeholder:"SIZE" help:"Memory in which every embedding of this process lives."`
+	ArenaBytes Bytes `toml:"arena_bytes" key:"encoder.arena_bytes" placeholder:"SIZE" help:"Memory in which every embedding of this process lives. Under up it is 512MiB if not set."`
 	CacheBytes Bytes `toml:"cache_bytes" key:"encoder.cache_bytes" placeholder:"SIZE" help:"Part of the arena for embeddings kept after a request. They are served without asking the Store."`
 
 	CrossEncoderCache      bool   `toml:"cross_encoder_cache" key:"encoder.cross_encoder_cache" negatable:"" help:"Take embeddings of other Encoders from the Store and publish own ones."`
@@ -64,7 +64,7 @@ type Prefill struct {
 	Listen         string   `toml:"listen" key:"prefill.listen" placeholder:"HOST:PORT" help:"Address of the worker API, health and metrics."`
 	DataListen     string   `toml:"data_listen" key:"prefill.data_listen" placeholder:"HOST:PORT" help:"Address that Encoders send embeddings to. It must be one that they can reach."`
 	Name           string   `toml:"name" key:"prefill.name" placeholder:"NAME" help:"Name in answers, metrics and logs, unique in the fleet."`
-	ArenaBytes     Bytes    `toml:"arena_bytes" key:"prefill.arena_bytes" placeholder:"SIZE" help:"Memory for embeddings of requests in work. A request that needs more than all of it is refused."`
+	ArenaBytes     Bytes    `toml:"arena_bytes" key:"prefill.arena_bytes" placeholder:"SIZE" help:"Memory for embeddings of requests in work. A request that needs more than all of it is refused. Under up it is 512MiB if not set."`
 	PrepareTimeout Duration `toml:"prepare_timeout" key:"prefill.prepare_timeout" placeholder:"TIME" help:"How long memory granted to a request is kept for it while its chat call does not come."`
 	ItemTimeout    Duration `toml:"item_timeout" key:"prefill.item_timeout" placeholder:"TIME" help:"How long a request waits for an embedding before it is repaired."`
 }
@@ -72,8 +72,8 @@ type Prefill struct {
 // Gateway configures the role that clients talk to.
 type Gateway struct {
 	Listen           string   `toml:"listen" key:"gateway.listen" placeholder:"HOST:PORT" help:"Address of the OpenAI-compatible API."`
-	Encoders         []string `toml:"encoders" key:"gateway.encoders" placeholder:"URL,..." help:"Encoders to use, e.g. http://10.0.0.7:8100."`
-	Prefills         []string `toml:"prefills" key:"gateway.prefills" placeholder:"URL,..." help:"Prefill workers to use, e.g. http://10.0.0.8:8200."`
+	Encoders         []string `toml:"encoders" key:"gateway.encoders" name:"encoder" placeholder:"URL,..." help:"Encoders to use, e.g. http://10.0.0.7:8100."`
+	Prefills         []string `toml:"prefills" key:"gateway.prefills" name:"prefill" placeholder:"URL,..." help:"Prefill workers to use, e.g. http://10.0.0.8:8200."`
 	MaxBodyBytes     Bytes    `toml:"max_body_bytes" key:"gateway.max_body_bytes" placeholder:"SIZE" help:"Largest request body, images included."`
 	MaxImages        int      `toml:"max_images" key:"gateway.max_images" placeholder:"N" help:"Most images of one request, the same one twice counted twice."`
 	MaxImageBytes    Bytes    `toml:"max_image_bytes" key:"gateway.max_image_bytes" placeholder:"SIZE" help:"Largest image file."`

@@ -44,6 +44,9 @@ func startChild(cfg *Config, life *os.File, out *lineWriter, args, env []string)
 	defer w.Close()
 	c := &child{out: out, notify: r, exited: make(chan struct{})}
 	c.cmd = exec.Command(cfg.Binary, args...)
+	if cfg.Arg0 != "" {
+		c.cmd.Args[0] = cfg.Arg0
+	}
 	c.cmd.Stdout, c.cmd.Stderr = out, out
 	c.cmd.ExtraFiles = []*os.File{life, w} // descriptors 3 and 4
 	c.cmd.Env = append(childEnv(os.Environ()), EnvLifeline+"=3", EnvNotify+"=4", EnvRunDir+"="+cfg.RunDir)

@@ -62,6 +62,7 @@ type Status struct {
 // Config says what to run and how patient to be. Zero durations take their default.
 type Config struct {
 	Binary string // the program that every child runs
+	Arg0   string // its name in process lists; "" is Binary
 	Specs  []Spec
 	// RunDir is the private directory of this run (MakeRunDir). It is removed by Stop, or by the
 	// children when the supervisor is killed.

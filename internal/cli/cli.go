@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// version is set when the program is linked.
+var version = "dev"
+
+// Exit statuses.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// Program is one run of the program: what main has from the operating system.
+type Program struct {
+	Args   []string // without the program's own name
+	Env    []string // as os.Environ
+	Stdout io.Writer
+	Stderr io.Writer
+}
+
+// grammar is the command line.
+type grammar struct {
+	Up      upCmd      `cmd:"" group:"serve" help:"Run a whole fleet on this host: Store, Encoders, prefill worker and gateway, each a process of its own."`
+	Store   storeCmd   `cmd:"" group:"serve" help:"Run the shared Store of this host."`
+	Encoder encoderCmd `cmd:"" group:"serve" help:"Run one Encoder: images to embeddings."`
+	Prefill prefillCmd `cmd:"" group:"serve" help:"Run one prefill worker: prompts and embeddings to answers."`
+	Gateway gatewayCmd `cmd:"" group:"serve" help:"Run the OpenAI-compatible front door of Encoders and prefill workers that run elsewhere."`
+
+	Ask askCmd `cmd:"" group:"use" help:"Ask a question about images, and see where each embedding came from."`
+
+	Model  modelCmd  `cmd:"" group:"tools" help:"Make model pairs for demonstrations and tests."`
+	Bench  benchCmd  `cmd:"" group:"tools" help:"Measure and compare with targets."`
+	Config configCmd `cmd:"" group:"tools" help:"Look at the configuration."`
+
+	Version     versionCmd       `cmd:"" group:"tools" help:"Print the version."`
+	VersionFlag kong.VersionFlag `name:"version" short:"v" help:"Print the version and exit."`
+}
+
+// groups are the headings of help, for commands and for flags.
+var groups = []kong.Group{
+	{Key: "serve", Title: "Serve:"},
+	{Key: "use", Title: "Use:"},
+	{Key: "tools", Title: "Tools:"},
+	{Key: "role", Title: "This role:"},
+	{Key: "fleet", Title: "Fleet:"},
+	{Key: "gateway", Title: "Gateway:"},
+	{Key: "model", Title: "Model:"},
+	{Key: "engine", Title: "Engine:"},
+	{Key: "store", Title: "Store:"},
+	{Key: "encoder", Title: "Encoders:"},
+	{Key: "prefill", Title: "Prefill worker:"},
+	{Key: "process", Title: "Process:"},
+}
+
+const description = `Afterimage serves vision-language models and encodes every image once per fleet.
+
+Start with: afterimage up`
+
+// usageError marks an error as one of the command line or the configuration.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// exited carries the status of a flag that ends the program, such as --help, out of the parser.
+type exited int
+
+// Main runs the program until it ends or ctx does, and returns its exit status.
+func (p Program) Main(ctx context.Context) (status int) {
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case exited:
+			status = int(v)
+		default:
+			panic(v)
+		}
+	}()
+	parser := p.parser()
+	args := p.Args
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	kctx, err := parser.Parse(args)
+	if err != nil {
+		return p.fail(usageError{err}, commandOf(err))
+	}
+	err = kctx.Run(&app{Program: p, ctx: ctx, kong: kctx})
+	return p.fail(err, kctx.Command())
+}
+
+// parser returns a parser of the command line.
+func (p Program) parser() *kong.Kong {
+	parser, err := kong.New(&grammar{}, kong.Name("afterimage"), kong.Description(description),
+		kong.Writers(p.Stdout, p.Stderr), kong.Exit(func(code int) { panic(exited(code)) }),
+		kong.Vars{"version": "afterimage " + version}, kong.ExplicitGroups(groups), kong.ValueFormatter(flagHelp),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}))
+	if err != nil {
+		panic("BUG: the grammar is broken: " + err.Error())
+	}
+	hide(parser)
+	return parser
+}
+
+// fail reports err and returns the exit status that goes with it.
+func (p Program) fail(err error, command string) int {
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(p.Stderr, "afterimage: error: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	if _, ok := errors.AsType[usageError](err); !ok {
+		return exitFailure
+	}
+	// Arguments are part of kong's command path; a command to type has none.
+	words := []string{"afterimage"}
+	for _, w := range strings.Fields(command) {
+		if !strings.HasPrefix(w, "<") {
+			words = append(words, w)
+		}
+	}
+	fmt.Fprintf(p.Stderr, "Run '%s --help' for all flags and their meaning.\n", strings.Join(words, " "))
+	return exitUsage
+}
+
+// commandOf returns the command that err was met in, "" if none was named yet.
+func commandOf(err error) string {
+	if perr, ok := errors.AsType[*kong.ParseError](err); ok && perr.Context != nil {
+		return perr.Context.Command()
+	}
+	return ""
+}
+
+// app is what commands run in.
+type app struct {
+	Program
+	ctx  context.Context
+	kong *kong.Context
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"afterimage/internal/config"
+)
+
+// common are the flags of every role.
+type common struct {
+	File   string        `name:"config" short:"c" group:"process" placeholder:"FILE" env:"AFTERIMAGE_CONFIG" help:"TOML file to read. Flags and environment win over it; 'afterimage config check FILE' shows what results. [$$AFTERIMAGE_CONFIG]"`
+	Server config.Server `embed:"" group:"process"`
+	Log    config.Log    `embed:"" group:"process"`
+}
+
+// upOwns are the keys that up works out itself, since it starts several workers on ports of its own.
+var upOwns = []string{
+	"store.listen", "store.path", "encoder.listen", "encoder.name", "encoder.store",
+	"prefill.listen", "prefill.data_listen", "prefill.name", "gateway.encoders", "gateway.prefills",
+}
+
+// hide keeps flags that a command shares with others but refuses out of its help.
+func hide(k *kong.Kong) {
+	for _, node := range k.Model.Children {
+		for _, f := range node.Flags {
+			if node.Name == "up" && slices.Contains(upOwns, f.Tag.Get("key")) {
+				f.Hidden = true
+			}
+		}
+	}
+}
+
+// load brings the configuration of role together and checks it. All faults are usage errors.
+func (a *app) load(role config.Role, file string) (*config.Loaded, error) {
+	in := config.Input{File: file, Env: a.Env, Flags: map[string]config.Flag{}}
+	for _, p := range a.kong.Path {
+		if p.Flag == nil {
+			continue
+		}
+		if key := p.Flag.Tag.Get("key"); key != "" {
+			if role == config.RoleUp && slices.Contains(upOwns, key) {
+				return nil, usageError{fmt.Errorf("--%s: up chooses this itself for each worker; leave the flag out, or start the roles one by one", p.Flag.Name)}
+			}
+			in.Flags[key] = config.Flag{Name: "--" + p.Flag.Name, Value: p.Flag.Target.Interface()}
+		}
+	}
+	l, err := config.Load(in)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if err := l.Validate(role); err != nil {
+		return nil, usageError{err}
+	}
+	return l, nil
+}
+
+// flagHelp adds the default and the environment variable to the help of a flag that has a key.
+func flagHelp(v *kong.Value) string {
+	name := v.Tag.Get("key")
+	for _, k := range config.Keys() {
+		if k.Name != name {
+			continue
+		}
+		def := config.DefaultConfig()
+		text := k.Text(&def)
+		switch {
+		case text == "" || v.IsBool() && text == "false":
+			return fmt.Sprintf("%s [$%s]", v.Help, k.Env())
+		default:
+			return fmt.Sprintf("%s (default %s) [$%s]", v.Help, text, k.Env())
+		}
+	}
+	return strings.TrimSpace(v.Help)
+}

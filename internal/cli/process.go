@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"afterimage/internal/admin"
+	"afterimage/internal/config"
+	"afterimage/internal/supervise"
+)
+
+// process is what every role process has: the part that is the same for all of them.
+type process struct {
+	role     config.Role
+	name     string // unique in the fleet
+	log      *slog.Logger
+	registry *prometheus.Registry
+	// http is the listener of the role's HTTP server; serve closes it.
+	http net.Listener
+	// data is the role's other listener, nil if it has none: the Store's socket, or where a prefill
+	// worker takes embeddings. It is closed when the role has returned; closing it before is fine.
+	data  net.Listener
+	drain time.Duration
+}
+
+// ready tells the supervisor, if there is one, that the listeners are open. The role calls it once,
+// when /readyz is answered; the process counts as ready when /readyz says so. model is shown to
+// people.
+func (p *process) ready(model string) error {
+	l := supervise.Listening{Listen: p.http.Addr().String(), Model: model}
+	if p.data != nil {
+		l.Data = p.data.Addr().String()
+	}
+	p.log.Info("listening", "address", l.Listen, "data", l.Data, "model", model)
+	return supervise.Notify(l)
+}
+
+// mux returns the endpoints that every role has, to be added to. isReady and isLive may be nil.
+func (p *process) mux(isReady, isLive func() error) *http.ServeMux {
+	return admin.Mux(admin.Role{
+		Name: string(p.role), Version: version, Registry: p.registry, Ready: isReady, Live: isLive,
+	})
+}
+
+// serve answers requests until ctx ends, then gives those in work the time to drain.
+func (p *process) serve(ctx context.Context, h http.Handler) error {
+	return admin.Serve(ctx, p.http, h, p.drain)
+}
+
+// roleRun is run<Role>: it puts a role together, serves until ctx ends, and takes the role apart. On
+// return nothing of it runs any more.
+type roleRun func(ctx context.Context, cfg config.Config, p *process) error
+
+// addresses says which keys of a configuration the listeners of a role come from.
+type addresses struct {
+	http        string
+	data        string // "" without a second listener
+	dataNetwork string // "tcp" or "unix"
+}
+
+// runRole is the life of a role process around run.
+func (a *app) runRole(role config.Role, file string, name func(*config.Config) string, at addresses, run roleRun) error {
+	l, err := a.load(role, file)
+	if err != nil {
+		return err
+	}
+	ctx, stop := supervise.Lifeline(a.ctx)
+	defer stop()
+	ctx, done := interruptible(ctx, func() { os.Exit(exitFailure) })
+	defer done()
+
+	p := &process{role: role, name: name(&l.Config), registry: admin.NewRegistry(), drain: time.Duration(l.Server.Drain)}
+	p.log = newLogger(a.Stderr, l.Log).With("role", p.name)
+	slog.SetDefault(p.log)
+	if p.http, err = listen("tcp", l, at.http); err != nil {
+		return err
+	}
+	defer p.http.Close()
+	if at.data != "" {
+		if p.data, err = listen(at.dataNetwork, l, at.data); err != nil {
+			return err
+		}
+		defer p.data.Close()
+	}
+	err = run(ctx, l.Config, p)
+	if ctx.Err() != nil {
+		p.log.Info("stopped", "why", context.Cause(ctx))
+	}
+	return err
+}
+
+// listen opens the listener whose address is the value of key.
+func listen(network string, l *config.Loaded, key string) (net.Listener, error) {
+	address := text(l, key)
+	if network == "unix" {
+		removeStale(address)
+	}
+	ln, err := net.Listen(network, address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s = %q (%s): in use; stop what listens there, or give another address", key, address, l.Source(key))
+	case err != nil:
+		return nil, fmt.Errorf("%s = %q (%s): %w; give an address of this host", key, address, l.Source(key), err)
+	}
+	if network == "unix" {
+		if err := os.Chmod(address, 0o600); err != nil {
+			ln.Close()
+			return nil, fmt.Errorf("%s = %q (%s): %w", key, address, l.Source(key), err)
+		}
+	}
+	return ln, nil
+}
+
+// removeStale removes the socket of a process that died. A socket that is answered stays, and so does
+// anything that is no socket.
+func removeStale(path string) {
+	st, err := os.Lstat(path)
+	if err != nil || st.Mode().Type() != os.ModeSocket {
+		return
+	}
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		c.Close()
+		return
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		_ = os.Remove(path) // listening fails with the reason if it is still there
+	}
+}
+
+// text returns the value of key in l.
+func text(l *config.Loaded, key string) string {
+	for _, k := range config.Keys() {
+		if k.Name == key {
+			return k.Text(&l.Config)
+		}
+	}
+	panic("BUG: no key " + key)
+}
+
+// newLogger returns a logger to w. cfg is valid.
+func newLogger(w io.Writer, cfg config.Log) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
+		level = slog.LevelInfo
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	if cfg.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, opts))
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}

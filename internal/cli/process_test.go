@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"afterimage/internal/config"
+)
+
+// parsed returns an app as a command sees it.
+func parsed(t *testing.T, ctx context.Context, args ...string) *app {
+	t.Helper()
+	p := Program{Args: args, Stdout: io.Discard, Stderr: io.Discard}
+	kctx, err := p.parser().Parse(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &app{Program: p, ctx: ctx, kong: kctx}
+}
+
+func TestRunRole(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	a := parsed(t, ctx, "prefill", "--listen", "127.0.0.1:0", "--data-listen", "127.0.0.1:0", "--name", "p7", "--drain", "3s")
+	at := addresses{http: "prefill.listen", data: "prefill.data_listen", dataNetwork: "tcp"}
+	name := func(c *config.Config) string { return c.Prefill.Name }
+	err := a.runRole(config.RolePrefill, "", name, at, func(ctx context.Context, cfg config.Config, p *process) error {
+		if p.name != "p7" || p.drain != 3*time.Second || p.data == nil {
+			t.Errorf("got %+v, want name p7, 3 s of drain and a data listener", p)
+		}
+		if err := p.ready("x"); err != nil {
+			t.Error(err)
+		}
+		served := make(chan error, 1)
+		go func() { served <- p.serve(ctx, p.mux(nil, nil)) }()
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		res, err := client.Get("http://" + p.http.Addr().String() + "/readyz")
+		if err != nil || res.StatusCode != http.StatusOK {
+			t.Errorf("GET /readyz: %v, %v", res, err)
+		} else {
+			res.Body.Close()
+		}
+		cancel()
+		return <-served
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunRoleRefuses(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	never := func(context.Context, config.Config, *process) error { t.Error("the role ran"); return nil }
+	name := func(*config.Config) string { return "" }
+	f := func(usage bool, want string, args ...string) {
+		t.Helper()
+		a := parsed(t, t.Context(), args...)
+		err := a.runRole(config.RoleStore, "", name, addresses{http: "store.listen"}, never)
+		_, isUsage := errors.AsType[usageError](err)
+		if err == nil || isUsage != usage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: got %v (usage %v), want %q (usage %v)", args, err, isUsage, want, usage)
+		}
+	}
+	f(false, `(flag --listen): in use; stop what listens there`, "store", "--listen", taken.Addr().String())
+	f(false, "give an address of this host", "store", "--listen", "192.0.2.1:1")
+	f(true, "HOST:PORT", "store", "--listen", "x")
+}
+
+func TestListenOnASocketOfTheDead(t *testing.T) {
+	dir, err := os.MkdirTemp("", "ai") // t.TempDir can be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "s")
+	l := load(t, "AFTERIMAGE_STORE_PATH="+path)
+	dead, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.(*net.UnixListener).SetUnlinkOnClose(false)
+	dead.Close()
+	ln, err := listen("unix", l, "store.path")
+	if err != nil {
+		t.Fatalf("over a dead socket: %v", err)
+	}
+	defer ln.Close()
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("got %v (%v), want a socket for this user alone", st.Mode(), err)
+	}
+	if _, err := listen("unix", l, "store.path"); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("over a live socket: got %v, want in use", err)
+	}
+}
+
+func TestListenLeavesFilesAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listen("unix", load(t, "AFTERIMAGE_STORE_PATH="+path), "store.path"); err == nil {
+		t.Error("listened over a file")
+	}
+	if got, _ := os.ReadFile(path); string(got) != "x" {
+		t.Errorf("the file has %q, want it untouched", got)
+	}
+}
+
+func TestSignals(t *testing.T) {
+	sigs, again := make(chan os.Signal), make(chan struct{})
+	ctx, stop := onSignals(t.Context(), sigs, func() { close(again) })
+	defer stop()
+	if ctx.Err() != nil {
+		t.Fatal("the context ended before any signal")
+	}
+	sigs <- os.Interrupt
+	<-ctx.Done()
+	if context.Cause(ctx) != errInterrupted {
+		t.Errorf("got cause %v, want %v", context.Cause(ctx), errInterrupted)
+	}
+	select {
+	case <-again:
+		t.Fatal("the first signal counted as the second")
+	default:
+	}
+	sigs <- os.Interrupt
+	<-again
+}

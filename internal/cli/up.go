@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"afterimage/internal/config"
+	"afterimage/internal/supervise"
+)
+
+// readyLine is the last line of a start that went well. Scripts wait for it.
+const readyLine = "afterimage is ready"
+
+// upArenaBytes is the default of each worker's arena under up, where several share one host.
+const upArenaBytes = 512 * config.MiB
+
+// upDrain bounds the time for requests in work under up, which as a whole stops within 5 s.
+const upDrain = 2 * time.Second
+
+// upCmd runs a fleet.
+type upCmd struct {
+	Model   config.Model   `embed:"" group:"model"`
+	Up      config.Up      `embed:"" group:"fleet"`
+	Engine  config.Engine  `embed:"" group:"engine"`
+	Gateway config.Gateway `embed:"" group:"gateway"`
+	Store   config.Store   `embed:"" prefix:"store-" group:"store"`
+	Encoder config.Encoder `embed:"" prefix:"encoder-" group:"encoder"`
+	Prefill config.Prefill `embed:"" prefix:"prefill-" group:"prefill"`
+	common  `embed:""`
+}
+
+// Help is shown below the command's own line.
+func (*upCmd) Help() string {
+	return "Workers listen on free ports of 127.0.0.1. A role that dies is started again on its ports. Ctrl-C " +
+		"stops all in order; a second one at once."
+}
+
+// Run is called by the parser.
+func (c *upCmd) Run(a *app) error {
+	l, err := a.load(config.RoleUp, c.File)
+	if err != nil {
+		return err
+	}
+	notice, err := upDefaults(l, caches())
+	if err != nil {
+		return err
+	}
+	if err := l.Validate(config.RoleUp); err != nil {
+		return usageError{err}
+	}
+	log := newLogger(a.Stderr, l.Log).With("role", "up")
+	// The gateway starts last; a port that is taken is told before anything is loaded.
+	probe, err := listen("tcp", l, "gateway.listen")
+	if err != nil {
+		return err
+	}
+	probe.Close()
+
+	now, cut := context.WithCancel(context.WithoutCancel(a.ctx))
+	defer cut()
+	ctx, stop := interruptible(a.ctx, cut)
+	defer stop()
+	s, err := newFleet(l, a.Stderr, log)
+	if err != nil {
+		return err
+	}
+	err = s.Start(ctx)
+	table := s.Status()
+	if err == nil {
+		err = announce(a.Stdout, table, notice)
+	} else if ctx.Err() == nil {
+		_ = supervise.WriteTable(a.Stderr, table)
+	}
+	if err == nil {
+		<-ctx.Done()
+	}
+	if ctx.Err() != nil {
+		err = nil // told to stop
+		log.Info("stopping", "why", context.Cause(ctx))
+	}
+	if stopErr := s.Stop(now); stopErr != nil {
+		return stopErr
+	}
+	return err
+}
+
+// upDefaults fills in what up chooses itself. It returns what to tell of the model.
+func upDefaults(l *config.Loaded, caches []string) (notice string, err error) {
+	set := func(key, text string) {
+		if err == nil {
+			err = l.Set(key, text, "up")
+		}
+	}
+	for _, key := range []string{"encoder.arena_bytes", "prefill.arena_bytes"} {
+		if l.Source(key) == "default" {
+			set(key, upArenaBytes.String())
+		}
+	}
+	if time.Duration(l.Server.Drain) > upDrain {
+		set("server.drain", upDrain.String())
+	}
+	switch {
+	case l.Engine.Kind == config.EngineDevice:
+		notice = "Model: none. The engine is a modelled accelerator; its answers are made up."
+	case l.Model.Path == "":
+		text, projector, demoErr := findDemo(caches)
+		if demoErr != nil {
+			return "", demoErr
+		}
+		set("model.path", text)
+		set("model.mmproj", projector)
+		if l.Model.Name == "" {
+			set("model.name", "afterimage-demo")
+		}
+		notice = "Model: the built-in demo, SmolLM2-135M with a seeded vision tower. It sees colours, not objects,\n" +
+			"and so small a model babbles. Your own pair: afterimage up --model text.gguf --mmproj vision.gguf"
+	default:
+		notice = fmt.Sprintf("Model: %s with %s", l.Model.Path, l.Model.MMProj)
+	}
+	return notice, err
+}
+
+// newFleet makes the run directory with the children's configuration, and the supervisor.
+func newFleet(l *config.Loaded, logs io.Writer, log *slog.Logger) (*supervise.Supervisor, error) {
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := config.WriteTOML(l.Config)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := supervise.MakeRunDir()
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, "config.toml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return nil, err
+	}
+	return supervise.New(supervise.Config{
+		Binary: binary, Arg0: "afterimage", RunDir: dir,
+		Specs: fleet(l.Config, file, filepath.Join(dir, "store.sock")),
+		Logs:  logs, LogDir: l.Up.LogDir, Log: log,
+		StartTimeout: time.Duration(l.Up.StartTimeout),
+		OnChange: func(st supervise.Status) {
+			if st.State == supervise.Ready {
+				log.Info("ready", "process", st.Name, "address", st.Address, "pid", st.PID)
+			}
+		},
+	})
+}
+
+// announce prints the table of processes, commands to try, and readyLine.
+func announce(w io.Writer, table []supervise.Status, notice string) error {
+	fmt.Fprintf(w, "\nafterimage %s\n%s\n\n", version, notice)
+	if err := supervise.WriteTable(w, table); err != nil {
+		return err
+	}
+	gateway := table[len(table)-1].Address
+	host, port, err := net.SplitHostPort(gateway)
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		gateway = net.JoinHostPort("127.0.0.1", port)
+	}
+	url := ""
+	if gateway != "127.0.0.1:8000" {
+		url = " --url http://" + gateway
+	}
+	_, err = fmt.Fprintf(w, `
+Try:
+  curl -s http://%[1]s/v1/chat/completions -H 'content-type: application/json' -d @examples/photo.json
+  afterimage ask%[2]s --image examples/street.jpg "What is in this picture?"
+  curl -s http://%[1]s/v1/models
+
+%[3]s
+`, gateway, url, readyLine)
+	return err
+}
