@@ -2,6 +2,8 @@
 
 package llama
 
+//lint:file-ignore U1000 fields that Go never touches hold their place in a C layout
+
 import (
 	"fmt"
 	"strings"
@@ -13,7 +15,7 @@ const wantVersion = "0.6.0-dev"
 // mediaMarker stands for a picture in text that mtmd tokenizes.
 const mediaMarker = "<__media__>"
 
-// Pointers to native objects.
+// Pointers to native objects. They are numbers to Go: the collector must not look at them.
 type (
 	cModel   uintptr
 	cContext uintptr
@@ -24,7 +26,8 @@ type (
 	cBitmap  uintptr
 )
 
-// modelParams mirrors llama_model_params, 80 bytes.
+// modelParams mirrors llama_model_params, 80 bytes. Structs cross the border by value, as the C API has
+// them, so a field that is off by a byte is never noticed by the callee: see checkDefaults.
 type modelParams struct {
 	devices, buftOverrides                                     uintptr
 	nGPULayers, splitMode, loadMode, lazyMode, mainGPU, _      int32
@@ -95,7 +98,7 @@ type cInputText struct {
 	_            [6]byte
 }
 
-// cPos mirrors mtmd_decoder_pos.
+// cPos mirrors mtmd_decoder_pos, whose order of x and y is not that of the planes of a batch.
 type cPos struct{ t, x, y, z uint32 }
 
 // cMessage mirrors llama_chat_message.
@@ -126,7 +129,8 @@ func (m mismatch) err(dir, what string) error {
 		dir, what, wantVersion, strings.Join(m, ", "))
 }
 
-// checkDefaults compares values at both ends and in the middle of each struct.
+// checkDefaults compares values at both ends and in the middle of each struct. A layout with one field
+// more or less shifts at least one of them, even where the sizes are equal.
 func checkDefaults(dir string, m modelParams, c contextParams) error {
 	var bad mismatch
 	bad.check("n_ctx", c.nCtx, uint32(512))

@@ -4,5 +4,5 @@
 
 package llama
 
-// cpuFeatures is empty: the arm64 libraries are built for the base instruction set.
+// cpuFeatures is empty: the arm64 libraries keep to the base instruction set (ARMv8.0).
 func cpuFeatures() []cpuFeature { return nil }

@@ -72,7 +72,7 @@ func NewEncoder(lib *Library, cfg EncoderConfig) (*Encoder, error) {
 	return e, nil
 }
 
-// processingOf returns the rules by which pictures must be prepared for a projector.
+// processingOf returns, from what the projector's file says, the rules by which pictures must be prepared for a projector.
 func processingOf(head *gguf.File) (embedding.Processing, error) {
 	p := embedding.Processing{Background: embedding.DefaultBackground}
 	if square, ok := head.Uint(keySquare); ok {
@@ -181,7 +181,7 @@ func (e *Encoder) checkSize(width, height int) error {
 	return checkSize(width, height)
 }
 
-// Encode writes the rows of px to dst.
+// Encode writes the rows of px to dst. After an error dst may hold rows of the picture's first chunks.
 func (e *Encoder) Encode(ctx context.Context, px media.Pixels, dst []byte) error {
 	if err := checkPixels(px); err != nil {
 		return err

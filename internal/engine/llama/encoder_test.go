@@ -6,8 +6,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -89,6 +92,57 @@ func TestFingerprint(t *testing.T) {
 	}
 	if got := newEncoder(t, p).Spec().Fingerprint; got == first {
 		t.Error("one bit of a weight changed and the fingerprint did not")
+	}
+}
+
+// The tokens round the rows come from the text model's vocabulary, so it belongs to the fingerprint.
+func TestFingerprintCoversVocabulary(t *testing.T) {
+	p := randomPair(t, model.InternVL)
+	first := newEncoder(t, p)
+	f, err := gguf.Open(p.text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	toks, _ := f.Strings("tokenizer.ggml.tokens")
+	toks = slices.Clone(toks)
+	a, b := slices.Index(toks, "<img>"), slices.Index(toks, "</img>")
+	toks[a], toks[b] = toks[b], toks[a]
+	p.text = withKey(t, p.text, "tokenizer.ggml.tokens", toks)
+	other := newEncoder(t, p)
+	la, err := first.Layout(t.Context(), 64, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lb, err := other.Layout(t.Context(), 64, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reflect.DeepEqual(la, lb) || first.Spec().Fingerprint == other.Spec().Fingerprint {
+		t.Errorf("layouts %v and %v have fingerprints %s and %s; want both to differ", la, lb, first.Spec().Fingerprint, other.Spec().Fingerprint)
+	}
+}
+
+func TestNaNIsNotServed(t *testing.T) {
+	p := randomPair(t, model.MLP)
+	p.projector = rewrite(t, p.projector, "", nil, "mm.2.bias")
+	e := newEncoder(t, p)
+	err := e.Encode(t.Context(), picture(size{8, 8}), make([]byte, 16*64*4))
+	if !errors.Is(err, embedding.ErrNotFinite) {
+		t.Errorf("got %v, want ErrNotFinite", err)
+	}
+}
+
+// Threads change the time that an encode takes, and not one bit.
+func TestThreadsDoNotMatter(t *testing.T) {
+	p := randomPair(t, model.Qwen2VL)
+	two, err := NewEncoder(library(t), EncoderConfig{Model: p.text, MMProj: p.projector, Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer two.Close()
+	px := picture(size{200, 120})
+	if !bytes.Equal(encode(t, newEncoder(t, p), px), encode(t, two, px)) {
+		t.Error("two threads give other rows than one")
 	}
 }
 
@@ -203,6 +257,13 @@ func TestSquare(t *testing.T) {
 // withKey copies a GGUF file with one metadata key set.
 func withKey(t *testing.T, path, key string, val any) string {
 	t.Helper()
+	return rewrite(t, path, key, val, "")
+}
+
+// rewrite copies a GGUF file with one metadata key set, unless it is empty, and the values of the
+// tensor called nan replaced by NaN.
+func rewrite(t *testing.T, path, key string, val any, nan string) string {
+	t.Helper()
 	in, err := gguf.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +275,9 @@ func withKey(t *testing.T, path, key string, val any) string {
 			w.Set(k, v)
 		}
 	}
-	w.Set(key, val)
+	if key != "" {
+		w.Set(key, val)
+	}
 	for _, tensor := range in.Tensors() {
 		dims := make([]int, len(tensor.Dims))
 		for i, d := range tensor.Dims {
@@ -227,6 +290,9 @@ func withKey(t *testing.T, path, key string, val any) string {
 					t.Fatal(err)
 				}
 				dst[i] = row[(off+i)%dims[0]]
+				if tensor.Name == nan {
+					dst[i] = float32(math.NaN())
+				}
 			}
 		}, dims...)
 	}

@@ -62,6 +62,7 @@ func load(dir string) (*Library, error) {
 	if err := checkCPU(cpuFeatures()); err != nil {
 		return nil, err
 	}
+	// Hashing first also finds missing files, in better words than the loader's.
 	sum, err := hashLibraries(dir)
 	if err != nil {
 		return nil, err
@@ -82,6 +83,8 @@ func load(dir string) (*Library, error) {
 	if err := l.startLog(handle); err != nil {
 		return nil, err
 	}
+	// The back end is named, rather than searched for by the library, so that neither other files nor
+	// the environment can add one whose bits Identity does not cover.
 	mark := l.log.mark()
 	if l.c.backendLoad(filepath.Join(dir, libCPU)) == 0 {
 		return nil, fmt.Errorf("llama: the CPU back end %s did not load: %s", filepath.Join(dir, libCPU), l.log.explain(mark))
@@ -102,7 +105,8 @@ func setEnvironment() {
 	}
 }
 
-// startLog sends the log of libllama and libggml to l.log. handle finds symbols of both.
+// startLog sends the log of libllama and libggml to l.log. handle finds symbols of both. The callback
+// stays for the life of the process, as native threads may log at any time.
 func (l *Library) startLog(handle uintptr) error {
 	l.logFunc = purego.NewCallback(func(level int32, text *byte, _ uintptr) { l.log.line(level, goString(text)) })
 	for _, name := range []string{"llama_log_set", "ggml_log_set"} {
@@ -131,7 +135,8 @@ func (l *Library) mtmd() (*mtmdCalls, error) {
 	return &l.m, l.mtmdErr
 }
 
-// Identity names library, version, back end and build. Equal identities compute equal bits.
+// Identity names library, version, back end and build. Equal identities compute equal bits: each
+// build has one code path per architecture and chooses nothing by the processor it finds.
 func (l *Library) Identity() string { return l.identity }
 
 // Dir returns the folder that the library was loaded from.

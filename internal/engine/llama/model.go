@@ -55,7 +55,7 @@ func modelName(f *gguf.File) string {
 	return strings.TrimSuffix(filepath.Base(f.Path()), ".gguf")
 }
 
-// textModel is a loaded text model.
+// textModel is a loaded text model. Its methods may be called from any goroutine until free.
 type textModel struct {
 	lib   *Library
 	ptr   cModel
@@ -72,7 +72,7 @@ func (l *Library) loadText(path string, weights bool) (*textModel, error) {
 		return nil, err
 	}
 	p := l.c.modelDefaults()
-	p.nGPULayers = 0
+	p.nGPULayers = 0 // the default asks for all
 	p.loadMode = loadMmap
 	if !weights {
 		// With anything but plain reads, no_alloc runs into an assertion that ends the process.

@@ -38,6 +38,7 @@ func (l *Library) loadProjector(path, textPath string, threads int) (*projector,
 		return nil, err
 	}
 	p := c.defaults()
+	// A warm-up would encode a picture of full size before the Encoder is ready.
 	p.useGPU, p.printTimings, p.warmup, p.nThreads = 0, 0, 0, int32(threads)
 	mark := l.log.mark()
 	m := c.open(path, text.ptr, p)
@@ -59,7 +60,8 @@ func (p *projector) free() {
 	p.text.free()
 }
 
-// chunks is a picture as mtmd has cut it: text and image chunks in prompt order.
+// chunks is a picture as mtmd has cut it: text and image chunks in prompt order. A projector that
+// tiles makes several image chunks, and what stands between them is text of its own.
 type chunks struct {
 	p   *projector
 	ptr cChunks
@@ -78,6 +80,8 @@ func (p *projector) cut(width, height int, rgb []byte) (chunks, error) {
 	defer p.c.bitmapFree(bm)
 	var pin runtime.Pinner
 	defer pin.Unpin()
+	// The prompt is the picture and nothing else; the text that comes out is what the projector puts
+	// round every picture.
 	marker := cString(mediaMarker)
 	pin.Pin(&marker[0])
 	in := &cInputText{text: &marker[0], length: uint64(len(mediaMarker)), parseSpecial: true}

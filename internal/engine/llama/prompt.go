@@ -59,6 +59,7 @@ func (t *template) render(lib *Library, msgs []engine.Message) (string, error) {
 }
 
 func (t *template) apply(lib *Library, msgs []engine.Message) (string, error) {
+	// The array holds pointers to Go memory, which native code may only follow while they are pinned.
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	room := 256

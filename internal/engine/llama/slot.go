@@ -39,7 +39,7 @@ type slot struct {
 func newSlot(m *textModel, cfg TextConfig) (*slot, error) {
 	p := m.lib.c.contextDefault()
 	p.nCtx, p.nSeqMax = uint32(cfg.ContextTokens), 1
-	// A batch is computed in one piece: non-causal parts demand it, and sizes then mean one thing.
+	// Computing a batch in one piece (n_ubatch) is what non-causal parts demand.
 	batch := min(cfg.BatchTokens, cfg.ContextTokens)
 	p.nBatch, p.nUbatch = uint32(batch), uint32(batch)
 	p.nThreads, p.nThreadsBatch = int32(cfg.Threads), int32(cfg.Threads)
@@ -89,7 +89,7 @@ func (s *slot) decodeTokens(toks []int32, pos int, logits bool) error {
 	return s.decode(b)
 }
 
-// setRowPositions writes the positions of rows first to first+n of a part that begins at pos.
+// setRowPositions writes, for the next decodeRows, the positions of rows first to first+n of a part that begins at pos.
 func (s *slot) setRowPositions(part embedding.Part, pos, first, n int) {
 	if !s.mrope {
 		for i := range n {

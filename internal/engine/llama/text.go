@@ -67,12 +67,13 @@ func (c *TextConfig) setDefaults(trained int) {
 	c.BatchTokens = cmp.Or(c.BatchTokens, defaultBatch)
 }
 
-// Text runs a text model with libllama alone. It implements engine.Text.
+// Text runs a text model with libllama alone. It implements engine.Text. All contexts are made at the
+// start, so that a process that does not fit into memory fails before it is ready.
 type Text struct {
 	spec  engine.TextSpec
 	model *textModel
 	tmpl  *template
-	slots chan *slot // free ones
+	slots chan *slot // the free ones; has room for all
 
 	closing chan struct{} // closed by Close
 
