@@ -88,7 +88,8 @@ type Text interface {
 
 // Sequence is one conversation in the model's memory. Its methods are called from one goroutine.
 type Sequence interface {
-	// PrefillTokens appends tokens. With logits, Logits is valid afterwards.
+	// PrefillTokens appends tokens. With logits, Logits is valid afterwards. Without, the last of them
+	// may wait for the calls that follow, so that the result does not depend on how text is cut.
 	PrefillTokens(ctx context.Context, toks []int32, logits bool) error
 	// PrefillRows appends the rows of one row part: part.Rows x Cols elements of the model's dtype.
 	// Width, length and finiteness are checked before native code sees them (ErrBadRows).
