@@ -147,6 +147,24 @@ func TestServeCutsOffAfterDrain(t *testing.T) {
 	<-left
 }
 
+// A connection that a client opened in advance is no request in work.
+func TestServeDoesNotWaitForUnusedConnections(t *testing.T) {
+	url, stop := serve(t, http.NotFoundHandler(), time.Second)
+	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	res, err := get(url) // accepted after c, so that c is accepted too
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if err := stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
+
 func TestServeTellsOfABrokenListener(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -36,6 +37,8 @@ func Serve(ctx context.Context, ln net.Listener, handler http.Handler, drain tim
 		MaxHeaderBytes:    maxHeader,
 		BaseContext:       func(net.Listener) context.Context { return base },
 	}
+	unused := &unusedConns{conns: map[net.Conn]struct{}{}}
+	srv.ConnState = unused.track
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(ln) }()
 	select {
@@ -45,6 +48,7 @@ func Serve(ctx context.Context, ln net.Listener, handler http.Handler, drain tim
 	}
 	patience, cancel := context.WithTimeout(base, drain)
 	defer cancel()
+	unused.close()
 	err := srv.Shutdown(patience)
 	if err != nil {
 		cut()
@@ -55,6 +59,36 @@ func Serve(ctx context.Context, ln net.Listener, handler http.Handler, drain tim
 		err = errors.Join(err, serveErr)
 	}
 	return err
+}
+
+// unusedConns closes connections that never carried a request when a server stops. Clients open some in
+// advance, and Shutdown would wait for them as if they had work.
+type unusedConns struct {
+	mu       sync.Mutex // guards the fields below
+	conns    map[net.Conn]struct{}
+	stopping bool
+}
+
+func (u *unusedConns) track(c net.Conn, state http.ConnState) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case state != http.StateNew:
+		delete(u.conns, c)
+	case u.stopping:
+		c.Close()
+	default:
+		u.conns[c] = struct{}{}
+	}
+}
+
+func (u *unusedConns) close() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.stopping = true
+	for c := range u.conns {
+		c.Close()
+	}
 }
 
 // Rolling gives every single write of handler's answers timeout to get through. A stream of any length
