@@ -40,7 +40,11 @@ func (c checked) Run() int {
 }
 
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/script", RequireExplicitExec: true})
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", RequireExplicitExec: true, Setup: func(e *testscript.Env) error {
+		// A program under the race detector sleeps a second before it exits, unless told not to.
+		e.Setenv("GORACE", "atexit_sleep_ms=0")
+		return nil
+	}})
 }
 
 // Every leaf of the grammar has help, and every flag says what it is for.

@@ -54,10 +54,18 @@ func (a *app) load(role config.Role, file string) (*config.Loaded, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
+	a.warn(l)
 	if err := l.Validate(role); err != nil {
 		return nil, usageError{err}
 	}
 	return l, nil
+}
+
+// warn tells of variables that the user has set in vain.
+func (a *app) warn(l *config.Loaded) {
+	for _, name := range l.Unread {
+		fmt.Fprintf(a.Stderr, "afterimage: warning: nothing reads the environment variable %s\n", name)
+	}
 }
 
 // flagHelp adds the default and the environment variable to the help of a flag that has a key.

@@ -35,6 +35,7 @@ func (c *checkCmd) Run(a *app) error {
 	if err != nil {
 		return usageError{err}
 	}
+	a.warn(l)
 	if err := l.Show(a.Stdout); err != nil {
 		return err
 	}

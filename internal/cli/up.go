@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -144,7 +145,7 @@ func newFleet(l *config.Loaded, logs io.Writer, log *slog.Logger) (*supervise.Su
 	}
 	file := filepath.Join(dir, "config.toml")
 	if err := os.WriteFile(file, text, 0o600); err != nil {
-		return nil, err
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return supervise.New(supervise.Config{
 		Binary: binary, Arg0: "afterimage", RunDir: dir,

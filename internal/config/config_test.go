@@ -125,6 +125,17 @@ func TestEnvValues(t *testing.T) {
 	}
 }
 
+func TestUnreadEnv(t *testing.T) {
+	l, err := Load(Input{Env: []string{"AFTERIMAGE_GATEWAY_LISTN=x", "AFTERIMAGE_STORE_BYTES=1GiB", "AFTERIMAGE_CONFIG=f", "OTHER=1", "AFTERIMAGE_Q=1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"AFTERIMAGE_GATEWAY_LISTN; did you mean AFTERIMAGE_GATEWAY_LISTEN?", "AFTERIMAGE_Q"}
+	if d := cmp.Diff(want, l.Unread); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestLoadErrors(t *testing.T) {
 	file := func(text string, wants ...string) {
 		t.Helper()

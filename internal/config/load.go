@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -33,7 +35,13 @@ type Input struct {
 type Loaded struct {
 	Config
 	source map[string]string // by key; absent means default
+	// Unread lists variables of the environment that look like keys and are none, each with the name
+	// that was probably meant.
+	Unread []string
 }
+
+// otherEnv are the variables that other parts of the program read.
+var otherEnv = []string{"CONFIG", "URL", "API_KEY", "LIFELINE_FD", "NOTIFY_FD", "RUN_DIR", "SOAK"}
 
 // Source says where the value of a key comes from: "default", "file PATH", "env NAME" or
 // "flag --NAME".
@@ -143,10 +151,16 @@ func (l *Loaded) loadEnv(env []string) error {
 		if !ok {
 			continue
 		}
+		delete(set, k.Env())
 		if err := k.set(&l.Config, text); err != nil {
 			return fmt.Errorf("environment variable %s: %w", k.Env(), err)
 		}
 		l.source[k.Name] = "env " + k.Env()
+	}
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		if !slices.Contains(otherEnv, strings.TrimPrefix(name, EnvPrefix)) {
+			l.Unread = append(l.Unread, name+meantEnv(name))
+		}
 	}
 	return nil
 }

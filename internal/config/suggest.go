@@ -26,6 +26,18 @@ func meantKey(parts []string) string {
 	return "; see 'afterimage config check' for all keys"
 }
 
+// meantEnv returns "; did you mean X?" if a variable is near enough to name, else "".
+func meantEnv(name string) string {
+	var names []string
+	for _, k := range keys {
+		names = append(names, k.Env())
+	}
+	if best := nearest(name, names); best != "" {
+		return "; did you mean " + best + "?"
+	}
+	return ""
+}
+
 // nearest returns the name with the fewest edits to word, "" if none is within a third of its length.
 func nearest(word string, names []string) string {
 	best, least := "", len(word)/3+1
