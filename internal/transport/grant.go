@@ -23,6 +23,10 @@ func (r *receiver) Grant(ctx context.Context, wants []Want) ([]Ticket, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !r.enter() {
+		return nil, ErrClosed
+	}
+	defer r.wg.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(r.ctx, func() { cancel(ErrClosed) })()
@@ -34,6 +38,16 @@ func (r *receiver) Grant(ctx context.Context, wants []Want) ([]Ticket, error) {
 		return nil, r.noRoom(err, len(wants), total, time.Since(start))
 	}
 	return r.issue(wants, bufs)
+}
+
+// enter makes Close wait for the caller, who must call wg.Done, unless it is too late for that.
+func (r *receiver) enter() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.wg.Add(1)
+	}
+	return !r.closed
 }
 
 // checkWants refuses what can never be granted and returns the bytes that wants take.

@@ -46,8 +46,9 @@ type link struct {
 	err     error      // why it broke; wraps ErrPeer
 	waiting map[flight]chan answer
 	outbox  []byte // whole small frames that wait for the token
-	// asked is when the first frame after the last sign of life was written that the receiver has to
-	// answer; zero when it owes nothing. Answers come in order, so any of them shows life.
+	// asked is when the first frame after the last sign of life was written; zero when the receiver
+	// owes nothing. Answers come in order, so any of them shows life. A cancel has none, but the next
+	// ping does.
 	asked time.Time
 }
 
@@ -176,63 +177,6 @@ func (l *link) cancelFrame(f flight) header {
 	return header{Type: frameCancel, Transfer: f.id, Attempt: f.attempt, Generation: l.generation}
 }
 
-// post queues a frame without a body for keepHouse.
-func (l *link) post(h header) {
-	l.mu.Lock()
-	l.outbox = h.append(l.outbox)
-	l.mu.Unlock()
-	select {
-	case l.posted <- struct{}{}:
-	default: // it has not looked since the last one
-	}
-}
-
-// keepHouse writes what is posted, pings, and breaks the link when the receiver owes an answer for too
-// long.
-func (l *link) keepHouse() {
-	tick := time.NewTicker(l.s.cfg.PingInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-l.posted:
-			l.writeOutbox()
-		case <-tick.C:
-			if silent := l.silence(); silent > l.s.cfg.PeerTimeout {
-				_ = l.fail(fmt.Errorf("receiver silent for %v", silent.Round(time.Second)))
-				return
-			}
-			l.post(header{Type: framePing})
-		case <-l.done:
-			return
-		}
-	}
-}
-
-// writeOutbox waits for the token, which each holder gives back within the deadline of its write.
-func (l *link) writeOutbox() {
-	select {
-	case l.token <- struct{}{}:
-	case <-l.done:
-		return
-	}
-	defer l.release()
-	l.mu.Lock()
-	out := l.outbox
-	l.outbox = nil
-	l.mu.Unlock()
-	_ = l.write(context.Background(), net.Buffers{out}) // an error has broken the link
-}
-
-// silence returns for how long the receiver has owed an answer.
-func (l *link) silence() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.asked.IsZero() {
-		return 0
-	}
-	return time.Since(l.asked)
-}
-
 // read takes frames from the receiver until the link breaks.
 func (l *link) read() {
 	in := bufio.NewReader(l.nc)
@@ -269,14 +213,9 @@ func (l *link) acked(f flight, a answer) {
 	ack <- a             // never blocks: room for one, and only one comes
 }
 
-func (l *link) alive() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.asked = time.Time{}
-}
-
 // fail breaks the link, once, and returns why it is broken.
 func (l *link) fail(cause error) error {
+	l.s.drop(l) // first, so that whoever learns of the failure and sends again gets another link
 	l.mu.Lock()
 	if l.err != nil {
 		defer l.mu.Unlock()
@@ -287,7 +226,6 @@ func (l *link) fail(cause error) error {
 	l.mu.Unlock()
 	close(l.done)
 	l.nc.Close()
-	l.s.drop(l)
 	if !errors.Is(cause, ErrClosed) {
 		l.s.log.Info("data connection broke", "address", l.address, "err", cause, "sends_failed", n)
 	}

@@ -157,13 +157,13 @@ func (s *sender) greet(nc net.Conn) (uint64, error) {
 	return h.Generation, nc.SetDeadline(time.Time{})
 }
 
-// drop forgets a link that broke, so that the next Send dials.
+// drop forgets a link, so that the next Send dials. Nothing else of its peer is worth keeping; a worker
+// that restarts may have another address.
 func (s *sender) drop(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.peers[l.address]; p != nil && p.link == l {
-		// Nothing but the link was worth keeping; a worker that restarts has another address.
 		delete(s.peers, l.address)
+		s.m.conns.WithLabelValues(sideSender).Dec()
 	}
-	s.m.conns.WithLabelValues(sideSender).Dec()
 }

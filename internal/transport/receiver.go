@@ -99,7 +99,7 @@ type receiver struct {
 	turn *semaphore.Weighted
 	ctx  context.Context // ends at Close
 	stop context.CancelFunc
-	wg   sync.WaitGroup // accept loop and sessions
+	wg   sync.WaitGroup // accept loop, sessions, and Grants that run
 
 	mu       sync.Mutex // guards the fields below and all tickets; the arena's lock may be taken under it
 	closed   bool

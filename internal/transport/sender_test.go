@@ -205,7 +205,7 @@ func TestSendCancel(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, 2)
 				defer w.close()
-				s := w.sender(func(c *SenderConfig) { c.Cols = testCols })
+				s := w.sender()
 				defer s.Close()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -259,66 +259,56 @@ func TestSendCancel(t *testing.T) {
 	})
 }
 
-// A Send that is cancelled half-way closes its connection; the receiver frees the memory and the next
+// A Send that is cancelled half-way closes its connection: the receiver frees the memory, and the next
 // Send dials again.
 func TestSendCancelWhileWriting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
 		defer w.close()
-		slow := func(n int) faultconn.Plan {
-			if n > 0 {
-				return faultconn.Plan{}
-			}
-			return faultconn.Plan{Read: faultconn.Faults{}, Write: faultconn.Faults{Chunk: 100}}
-		}
-		stuck := make(chan struct{})
+		stuck, resume := make(chan struct{}), make(chan struct{})
+		var wg sync.WaitGroup
+		dials := 0
 		s := w.sender(func(c *SenderConfig) {
-			c.Dial = faultconn.Dialer(func(ctx context.Context, n, a string) (net.Conn, error) {
-				nc, err := w.pipe.Dial(ctx, n, a)
-				return &stoppingConn{Conn: nc, after: 500, stuck: stuck}, err
-			}, slow)
+			c.Dial = func(ctx context.Context, n, a string) (net.Conn, error) {
+				far, err := w.pipe.Dial(ctx, n, a)
+				if dials++; dials > 1 || err != nil {
+					return far, err
+				}
+				near, mid := net.Pipe() // passes 500 bytes on, then stops until the test goes on
+				wg.Go(func() { _, _ = io.Copy(mid, far) })
+				wg.Go(func() {
+					defer far.Close()
+					defer mid.Close()
+					_, _ = io.CopyN(far, mid, 500)
+					close(stuck)
+					<-resume
+				})
+				return near, nil
+			}
 		})
 		defer s.Close()
+		defer wg.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			<-stuck
 			cancel()
 		}()
-		tk := w.grant(want("a"))[0]
+		tks := w.grant(want("a"), want("a"))
 		buf := w.buf(object(t, "a"))
 		defer buf.Release()
-		if err := s.Send(ctx, tk.Grant(), buf); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "after ") {
+		if err := s.Send(ctx, tks[0].Grant(), buf); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "after ") {
 			t.Errorf("got %v", err)
 		}
-		if _, _, err := tk.Wait(t.Context()); !errors.Is(err, ErrMissing) {
+		close(resume)
+		if _, _, err := tks[0].Wait(t.Context()); !errors.Is(err, ErrMissing) {
 			t.Errorf("wait: %v", err)
 		}
-		w.wantInUse(0)
+		w.wantInUse(int64(objectBytes(testRows)))
+		if err := s.Send(t.Context(), tks[1].Grant(), buf); err != nil || dials != 2 {
+			t.Errorf("next send: %v after %d dials, want 2", err, dials)
+		}
+		w.wantObject(tks[1], object(t, "a"))
 	})
-}
-
-// stoppingConn blocks in Write past a number of bytes until its deadline is moved or it is closed.
-type stoppingConn struct {
-	net.Conn
-	after int
-	stuck chan struct{}
-	once  sync.Once
-	mu    sync.Mutex
-	off   int
-}
-
-func (c *stoppingConn) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.off += len(p); c.off > c.after {
-		c.once.Do(func() { close(c.stuck) })
-		near, far := net.Pipe() // nobody reads from it
-		defer near.Close()
-		defer far.Close()
-		_ = near.SetWriteDeadline(time.Now().Add(time.Second))
-		return near.Write(p)
-	}
-	return c.Conn.Write(p)
 }
 
 // A broken connection fails the sends on it with ErrPeer; the next Send dials, after a pause that
