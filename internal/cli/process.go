@@ -18,6 +18,7 @@ import (
 
 	"afterimage/internal/admin"
 	"afterimage/internal/config"
+	"afterimage/internal/store/ram"
 	"afterimage/internal/supervise"
 )
 
@@ -102,42 +103,23 @@ func (a *app) runRole(role config.Role, file string, name func(*config.Config) s
 }
 
 // listen opens the listener whose address is the value of key.
-func listen(network string, l *config.Loaded, key string) (net.Listener, error) {
+func listen(network string, l *config.Loaded, key string) (ln net.Listener, err error) {
 	address := text(l, key)
 	if network == "unix" {
-		removeStale(address)
+		ln, err = ram.Listen(address)
+	} else {
+		ln, err = net.Listen(network, address)
 	}
-	ln, err := net.Listen(network, address)
+	mend := "give an address of this host"
 	switch {
+	case err == nil:
+		return ln, nil
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s = %q (%s): in use; stop what listens there, or give another address", key, address, l.Source(key))
-	case err != nil:
-		return nil, fmt.Errorf("%s = %q (%s): %w; give an address of this host", key, address, l.Source(key), err)
+		err, mend = errors.New("in use"), "stop what listens there, or give another address"
+	case network == "unix":
+		mend = "give the path of a socket to make"
 	}
-	if network == "unix" {
-		if err := os.Chmod(address, 0o600); err != nil {
-			ln.Close()
-			return nil, fmt.Errorf("%s = %q (%s): %w", key, address, l.Source(key), err)
-		}
-	}
-	return ln, nil
-}
-
-// removeStale removes the socket of a process that died. A socket that is answered stays, and so does
-// anything that is no socket.
-func removeStale(path string) {
-	st, err := os.Lstat(path)
-	if err != nil || st.Mode().Type() != os.ModeSocket {
-		return
-	}
-	c, err := net.DialTimeout("unix", path, time.Second)
-	if err == nil {
-		c.Close()
-		return
-	}
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		_ = os.Remove(path) // listening fails with the reason if it is still there
-	}
+	return nil, fmt.Errorf("%s = %q (%s): %w; %s", key, address, l.Source(key), err, mend)
 }
 
 // text returns the value of key in l.
