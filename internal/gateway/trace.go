@@ -47,7 +47,8 @@ type Trace struct {
 // trace is a Trace in the making.
 type trace struct {
 	start time.Time
-	mu    sync.Mutex // guards t
+	ended chan struct{} // closed by end
+	mu    sync.Mutex    // guards t
 	t     Trace
 }
 
@@ -82,6 +83,7 @@ func (t *trace) item(m *image, encoder string, a control.EncodedItem) {
 }
 
 func (t *trace) end(status int, err error) {
+	defer close(t.ended)
 	t.stage("total")
 	t.with(func(x *Trace) {
 		x.Done, x.Status = true, status
@@ -115,7 +117,7 @@ func newTraces(n int) *traces {
 }
 
 func (ts *traces) begin(name string) *trace {
-	t := &trace{start: time.Now(), t: Trace{Request: name}}
+	t := &trace{start: time.Now(), ended: make(chan struct{}), t: Trace{Request: name}}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if _, again := ts.byName[name]; !again {
@@ -134,6 +136,10 @@ func (ts *traces) get(name string) (*trace, bool) {
 	return t, ok
 }
 
+// traceWait is how long a question for the trace of a request in work waits for its end: a client that
+// has read its answer asks at a moment at which the gateway has not.
+const traceWait = 500 * time.Millisecond
+
 // serveTrace shows one request.
 func (g *Gateway) serveTrace(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("request")
@@ -142,6 +148,11 @@ func (g *Gateway) serveTrace(w http.ResponseWriter, r *http.Request) {
 		openai.WriteError(w, &openai.Error{Status: http.StatusNotFound, Type: "NotFoundError", Param: "request",
 			Message: "no trace of request " + name + ": the gateway remembers the latest 1024"})
 		return
+	}
+	select {
+	case <-t.ended:
+	case <-time.After(traceWait):
+	case <-r.Context().Done():
 	}
 	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(t.copy())
