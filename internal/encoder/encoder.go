@@ -3,6 +3,7 @@
 package encoder
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -29,6 +30,7 @@ import (
 type Config struct {
 	Name      string // unique in the fleet, e.g. "encoder-0"
 	Version   string
+	Model     string // name to serve under; "" takes the engine's
 	Engine    engine.Encoder
 	Namespace embedding.Namespace
 	Arena     *arena.Arena
@@ -66,6 +68,7 @@ func New(cfg Config) (*Encoder, error) {
 		return nil, fmt.Errorf("encoder: %w", err)
 	}
 	spec := cfg.Engine.Spec()
+	spec.Model = cmp.Or(cfg.Model, spec.Model)
 	if cfg.Namespace.DType != spec.DType || cfg.Namespace.Encoder != spec.Fingerprint {
 		return nil, fmt.Errorf("encoder: namespace %s does not belong to the engine (dtype %s, fingerprint %s)",
 			cfg.Namespace, spec.DType, spec.Fingerprint)

@@ -3,6 +3,7 @@
 package prefill
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -25,6 +26,7 @@ import (
 type Config struct {
 	Name     string // unique in the fleet, e.g. "prefill-0"
 	Version  string
+	Model    string // name to serve under; "" takes the engine's
 	Engine   engine.Text
 	Receiver transport.Receiver
 	Protocol embedding.Protocol // format of the objects that Encoders deliver
@@ -62,8 +64,10 @@ type Prefill struct {
 func New(cfg Config) *Prefill {
 	var boot [8]byte
 	rand.Read(boot[:])
+	spec := cfg.Engine.Spec()
+	spec.Model = cmp.Or(cfg.Model, spec.Model)
 	return &Prefill{
-		cfg: cfg, spec: cfg.Engine.Spec(), boot: hex.EncodeToString(boot[:]), created: time.Now().Unix(),
+		cfg: cfg, spec: spec, boot: hex.EncodeToString(boot[:]), created: time.Now().Unix(),
 		metrics: newMetrics(cfg.Registry), book: book{byName: map[string]*prepared{}},
 	}
 }
