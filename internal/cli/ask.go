@@ -4,33 +4,113 @@ package cli
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
+	"fmt"
 	"io"
+	"net/http"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"afterimage/internal/client"
 )
 
 // askCmd asks a gateway.
 type askCmd struct {
-	Prompt      string   `arg:"" placeholder:"PROMPT" help:"The question."`
-	Image       []string `short:"i" placeholder:"FILE" help:"Image file to ask about; give it again for more. They stand before the question, in order."`
-	URL         string   `placeholder:"URL" default:"http://127.0.0.1:8000" env:"AFTERIMAGE_URL" help:"Gateway to ask (default ${default}). [$$AFTERIMAGE_URL]"`
-	APIKey      string   `placeholder:"KEY" env:"AFTERIMAGE_API_KEY" help:"Key, if the gateway wants one. [$$AFTERIMAGE_API_KEY]"`
-	Model       string   `placeholder:"NAME" help:"Model to ask. Empty takes the first that the gateway has."`
-	MaxTokens   int      `placeholder:"N" default:"64" help:"Longest answer in tokens (default ${default})."`
-	Temperature float64  `placeholder:"T" default:"0" help:"0 takes the likeliest word each time; more is livelier (default ${default})."`
-	Seed        int64    `placeholder:"N" default:"0" help:"Repeats an answer of a temperature above 0 (default ${default})."`
-	Encoder     string   `placeholder:"N" help:"Encoder to use, by number or name, to see reuse happen."`
-	Trace       bool     `help:"Print each image's whole way: times of every stage, identifier, Encoder, size."`
-	JSON        bool     `help:"Print one JSON object instead of text: text, usage, ttft_ms, items."`
+	Prompt      string        `arg:"" placeholder:"PROMPT" help:"The question."`
+	Image       []string      `short:"i" placeholder:"FILE" help:"Image file to ask about; give it again for more. They stand before the question, in order."`
+	URL         string        `placeholder:"URL" default:"http://127.0.0.1:8000" env:"AFTERIMAGE_URL" help:"Gateway to ask (default ${default}). [$$AFTERIMAGE_URL]"`
+	Model       string        `placeholder:"NAME" help:"Model to ask. Empty takes the only one."`
+	MaxTokens   int           `placeholder:"N" default:"64" help:"Longest answer in tokens (default ${default})."`
+	Temperature float64       `placeholder:"T" default:"0" help:"0 takes the likeliest word each time; more is livelier (default ${default})."`
+	Seed        *int64        `placeholder:"N" help:"Repeats an answer of a temperature above 0."`
+	Encoder     string        `placeholder:"N" help:"Encoder to use, by number or name, to see reuse happen."`
+	Trace       bool          `help:"Print each image's whole way: times of every stage, identifier, Encoder, size."`
+	JSON        bool          `help:"Print one JSON object instead of text: text, usage, ttft_ms, items."`
+	Timeout     time.Duration `placeholder:"TIME" default:"5m" help:"Time for the whole answer (default ${default})."`
 }
 
 // Run is called by the parser.
 func (c *askCmd) Run(a *app) error {
 	ctx, stop := interruptible(a.ctx, func() {})
 	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
 	return runAsk(ctx, c, a.Stdout)
 }
 
 // runAsk asks and prints.
 func runAsk(ctx context.Context, c *askCmd, stdout io.Writer) error {
-	return errors.New("ask: not wired")
+	q := client.Question{
+		Model: c.Model, Text: c.Prompt, MaxTokens: c.MaxTokens, Temperature: c.Temperature, Seed: c.Seed, Encoder: c.Encoder,
+	}
+	for _, name := range c.Image {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return usageError{fmt.Errorf("--image: %w", err)}
+		}
+		q.Images = append(q.Images, b)
+	}
+	show := func(s string) { fmt.Fprint(stdout, s) }
+	if c.JSON {
+		show = nil
+	}
+	api := &client.Client{Base: strings.TrimRight(c.URL, "/"), HTTP: &http.Client{}}
+	answer, err := api.Ask(ctx, q, show)
+	if err != nil {
+		if answer.Text != "" && !c.JSON {
+			fmt.Fprintln(stdout)
+		}
+		return err
+	}
+	if c.JSON {
+		enc := json.NewEncoder(stdout)
+		enc.SetEscapeHTML(false)
+		return enc.Encode(answer)
+	}
+	fmt.Fprintln(stdout)
+	return writeTrace(stdout, answer, c.Trace)
+}
+
+// writeTrace says where each embedding came from and how long each stage took.
+func writeTrace(w io.Writer, a client.Answer, whole bool) error {
+	fmt.Fprintln(w)
+	for _, it := range a.Items {
+		fmt.Fprintf(w, "image %d: source=%s encoder=%s rows=%d cols=%d bytes=%d ms=%.1f\n",
+			it.Index, it.Source, it.Encoder, it.Rows, it.Cols, it.Bytes, it.MS)
+	}
+	fmt.Fprintf(w, "tokens: %d prompt, %d answer (%s)   first text %.0f ms, whole answer %.0f ms\n",
+		a.Usage.PromptTokens, a.Usage.CompletionTokens, a.FinishReason, a.TTFTMS, a.TotalMS)
+	if !whole {
+		return writeStages(w, a)
+	}
+	fmt.Fprintf(w, "request %s on %s, attempts: %d\n", a.Request, a.Prefill, a.Attempts)
+	for _, it := range a.Items {
+		fmt.Fprintf(w, "image %d: identifier %s\n", it.Index, it.Identifier)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "stage\tdone at ms\ttook ms\t")
+	before := 0.0
+	for _, s := range a.Stages {
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t\n", s.Name, s.MS, s.MS-before)
+		before = s.MS
+	}
+	return t.Flush()
+}
+
+// writeStages prints the stages on one line.
+func writeStages(w io.Writer, a client.Answer) error {
+	var parts []string
+	before := 0.0
+	for _, s := range a.Stages {
+		name := s.Name
+		if name == "total" {
+			name = "answer"
+		}
+		parts = append(parts, fmt.Sprintf("%s %.1f ms", name, s.MS-before))
+		before = s.MS
+	}
+	_, err := fmt.Fprintln(w, "stages:", strings.Join(parts, ", "))
+	return err
 }

@@ -3,10 +3,24 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
+	"afterimage/internal/arena"
+	"afterimage/internal/cache"
 	"afterimage/internal/config"
+	"afterimage/internal/embedding"
+	"afterimage/internal/encoder"
+	"afterimage/internal/engine"
+	"afterimage/internal/media"
+	"afterimage/internal/publish"
+	"afterimage/internal/resolve"
+	"afterimage/internal/store"
+	"afterimage/internal/store/ram"
+	"afterimage/internal/transport"
 )
 
 // encoderCmd runs an Encoder.
@@ -24,7 +38,102 @@ func (c *encoderCmd) Run(a *app) error {
 	return a.runRole(config.RoleEncoder, c.File, name, at, runEncoder)
 }
 
+// Limits of an encode call. The gateway's own are at most these; they keep a stranger's call small.
+const (
+	encodeMaxItems     = 64
+	encodeMaxBytes     = 512 << 20
+	encodeMaxQueue     = 256
+	deliverTimeout     = 20 * time.Second
+	publishDrainOnStop = time.Second
+)
+
 // runEncoder puts the role together and serves until ctx ends.
-func runEncoder(ctx context.Context, cfg config.Config, p *process) error {
-	return errors.New("encoder: not wired")
+func runEncoder(ctx context.Context, cfg config.Config, p *process) (err error) {
+	if err := embedding.SelfCheck(); err != nil {
+		return err
+	}
+	var parts closers
+	defer func() { err = errors.Join(err, parts.close()) }()
+	eng, err := openEncoder(cfg)
+	if err != nil {
+		return err
+	}
+	parts.add(eng.Close)
+	memory, err := arena.New(arena.Config{Name: "afterimage-" + p.name, Bytes: int64(cfg.Encoder.ArenaBytes)})
+	if err != nil {
+		return fmt.Errorf("encoder.arena_bytes: %w", err)
+	}
+	parts.add(memory.Close)
+	e, err := newEncoder(ctx, cfg, p, eng, memory, &parts)
+	if err != nil {
+		return err
+	}
+	mux := p.mux(nil, nil)
+	e.Routes(mux)
+	if err := p.ready(shown(e.Announcement().Model, eng.Spec().Modelled)); err != nil {
+		return err
+	}
+	return p.serve(ctx, mux)
+}
+
+// newEncoder wires the parts between the engine and the HTTP server. Parts are closed in reverse: the
+// publisher first, the memory last.
+func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.Encoder, memory *arena.Arena, parts *closers) (*encoder.Encoder, error) {
+	spec, own := eng.Spec(), cfg.Encoder
+	local := cache.New(int64(own.CacheBytes))
+	parts.add(func() error { local.Close(); return nil })
+	shared, err := dialStore(ctx, own, memory, parts)
+	if err != nil {
+		return nil, err
+	}
+	resolver, err := resolve.New(resolve.Config{
+		Cache: local, Store: shared, Protocol: protocol, ReadBufferBytes: int64(own.StoreReadBufferBytes), Logger: p.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	publisher, err := publish.New(publish.Config{
+		Store: shared, Protocol: protocol, MaxPendingItems: own.StoreMaxPendingItems,
+		MaxPendingBytes: int64(own.StoreMaxPendingBytes), Logger: p.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	parts.add(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), publishDrainOnStop)
+		defer cancel()
+		return publisher.Close(ctx)
+	})
+	sender, err := transport.NewSender(transport.SenderConfig{
+		Engine: spec.Engine, Cols: spec.Cols, Logger: p.log, Metrics: transport.NewMetrics(p.registry),
+	})
+	if err != nil {
+		return nil, err
+	}
+	parts.add(sender.Close)
+	p.registry.MustRegister(resolver.Metrics(), publisher.Metrics())
+	return encoder.New(encoder.Config{
+		Name: p.name, Version: version, Model: cfg.Model.Name, Engine: eng,
+		Namespace: embedding.Namespace{
+			Prefix: own.EmbeddingCachePrefix, Model: cmp.Or(own.EmbeddingModelIdentity, cfg.Model.Name, spec.Model),
+			Revision: cfg.Model.Revision, Encoder: spec.Fingerprint, DType: spec.DType, Protocol: protocol,
+		},
+		Arena: memory, Cache: local, Resolver: resolver, Publisher: publisher, Sender: sender,
+		Limits: media.DefaultLimits(), MaxItems: encodeMaxItems, MaxBodyBytes: encodeMaxBytes, MaxQueue: encodeMaxQueue,
+		DeliverTimeout: deliverTimeout, Registry: p.registry, Logger: p.log,
+	})
+}
+
+// dialStore returns the shared Store, or nil when this Encoder shares nothing. A Store that is away is
+// no error: it is looked for again.
+func dialStore(ctx context.Context, own config.Encoder, memory *arena.Arena, parts *closers) (store.Store, error) {
+	if !own.CrossEncoderCache || own.Store == "" {
+		return nil, nil
+	}
+	s, err := ram.Dial(ctx, ram.ClientConfig{Path: own.Store, Arena: memory})
+	if err != nil {
+		return nil, err
+	}
+	parts.add(s.Close)
+	return s, nil
 }

@@ -4,9 +4,12 @@ package cli
 
 import (
 	"context"
-	"errors"
+	"time"
 
 	"afterimage/internal/config"
+	"afterimage/internal/embedding"
+	"afterimage/internal/gateway"
+	"afterimage/internal/media"
 )
 
 // gatewayCmd runs a gateway.
@@ -22,7 +25,43 @@ func (c *gatewayCmd) Run(a *app) error {
 	return a.runRole(config.RoleGateway, c.File, name, at, runGateway)
 }
 
+// How a gateway deals with its workers.
+const (
+	probeEvery     = 500 * time.Millisecond
+	probeTimeout   = 2 * time.Second
+	prepareTimeout = 25 * time.Second // above a P/D's own wait for memory
+	encodeTimeout  = 120 * time.Second
+)
+
 // runGateway puts the role together and serves until ctx ends.
 func runGateway(ctx context.Context, cfg config.Config, p *process) error {
-	return errors.New("gateway: not wired")
+	if err := embedding.SelfCheck(); err != nil {
+		return err
+	}
+	own := cfg.Gateway
+	limits := media.DefaultLimits()
+	limits.MaxBytes, limits.MaxPixels = int64(own.MaxImageBytes), own.MaxImagePixels
+	fetcher := media.NewFetcher(media.FetcherConfig{
+		AllowPrivate: own.AllowPrivateURLs, MaxBytes: limits.MaxBytes, Timeout: time.Duration(own.FetchTimeout),
+		UserAgent: "afterimage/" + version + " (+vision model server)",
+	})
+	g := gateway.New(gateway.Config{
+		Version: version, Encoders: own.Encoders, Prefills: own.Prefills,
+		MaxBodyBytes: int64(own.MaxBodyBytes), MaxImages: own.MaxImages, Limits: limits, Fetcher: fetcher,
+		Repairs: own.Repairs, ProbeEvery: probeEvery, ProbeTimeout: probeTimeout,
+		PrepareTimeout: prepareTimeout, EncodeTimeout: encodeTimeout, WriteTimeout: writeTimeout,
+		Registry: p.registry, Logger: p.log,
+	})
+	probes, stop := context.WithCancel(context.Background())
+	g.Start(probes)
+	mux := p.mux(g.Ready, nil)
+	g.Routes(mux)
+	err := p.ready("")
+	if err == nil {
+		err = p.serve(ctx, mux)
+	}
+	stop()
+	g.Close()
+	fetcher.Close()
+	return err
 }

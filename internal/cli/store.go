@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 
+	"golang.org/x/sync/errgroup"
+
 	"afterimage/internal/config"
+	"afterimage/internal/store/ram"
 )
 
 // storeCmd runs the Store.
@@ -24,5 +27,16 @@ func (c *storeCmd) Run(a *app) error {
 
 // runStore puts the role together and serves until ctx ends.
 func runStore(ctx context.Context, cfg config.Config, p *process) error {
-	return errors.New("store: not wired")
+	server, err := ram.NewServer(ram.Config{MaxBytes: int64(cfg.Store.Bytes), Logger: p.log})
+	if err != nil {
+		return err
+	}
+	p.registry.MustRegister(server.Collector())
+	if err := p.ready(""); err != nil {
+		return errors.Join(err, server.Close())
+	}
+	grp, ctx := errgroup.WithContext(ctx)
+	grp.Go(func() error { return server.Serve(ctx, p.data) })
+	grp.Go(func() error { return p.serve(ctx, p.mux(nil, nil)) })
+	return errors.Join(grp.Wait(), server.Close())
 }

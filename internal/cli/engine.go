@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+
+	"afterimage/internal/config"
+	"afterimage/internal/embedding"
+	"afterimage/internal/engine"
+	"afterimage/internal/engine/device"
+	"afterimage/internal/engine/llama"
+)
+
+// openLibrary loads the native libraries that the configuration names, or those of make deps.
+func openLibrary(cfg config.Engine) (*llama.Library, error) {
+	dir, err := llama.FindDir(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	return llama.Open(dir)
+}
+
+// openEncoder loads the engine of an Encoder.
+func openEncoder(cfg config.Config) (engine.Encoder, error) {
+	if cfg.Engine.Kind == config.EngineDevice {
+		return device.NewEncoder(device.DefaultEncoderConfig())
+	}
+	lib, err := openLibrary(cfg.Engine)
+	if err != nil {
+		return nil, err
+	}
+	return llama.NewEncoder(lib, llama.EncoderConfig{
+		Model: cfg.Model.Path, MMProj: cfg.Model.MMProj, Threads: cfg.Engine.Threads,
+	})
+}
+
+// openText loads the engine of a prefill worker.
+func openText(cfg config.Config) (engine.Text, error) {
+	if cfg.Engine.Kind == config.EngineDevice {
+		return device.NewText(device.DefaultTextConfig())
+	}
+	lib, err := openLibrary(cfg.Engine)
+	if err != nil {
+		return nil, err
+	}
+	return llama.NewText(lib, llama.TextConfig{
+		Model: cfg.Model.Path, ContextTokens: cfg.Engine.Context, Slots: cfg.Engine.Slots, Threads: cfg.Engine.Threads,
+	})
+}
+
+// shown is the model's name for people.
+func shown(name string, modelled bool) string {
+	if modelled {
+		return fmt.Sprintf("%s (modelled device)", name)
+	}
+	return name
+}
+
+// protocol is the format of the objects that workers of this fleet exchange.
+const protocol = embedding.A1
