@@ -151,11 +151,11 @@ func shortBody(item, got, want int, err error) error {
 }
 
 func badBody(param, format string, args ...any) error {
-	return &Error{Status: http.StatusBadRequest, Type: "invalid_request_error", Param: param,
+	return &Error{Status: http.StatusBadRequest, Type: "BadRequestError", Param: param,
 		Message: fmt.Sprintf(format, args...)}
 }
 
 func tooLarge(param, format string, args ...any) error {
-	return &Error{Status: http.StatusRequestEntityTooLarge, Type: "invalid_request_error", Param: param,
+	return &Error{Status: http.StatusRequestEntityTooLarge, Type: "RequestEntityTooLargeError", Param: param,
 		Message: fmt.Sprintf(format, args...)}
 }
