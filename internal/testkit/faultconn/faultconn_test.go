@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var message = bytes.Repeat([]byte("afterimage"), 10)
 
 // pass writes message through p and returns what the writer and the reader saw.
-func pass(t *testing.T, p Plan) (n int, werr error, got []byte) {
+func pass(t *testing.T, p Plan) (n int, got []byte, werr error) {
 	t.Helper()
 	near, far := net.Pipe()
 	defer far.Close()
@@ -33,13 +33,13 @@ func pass(t *testing.T, p Plan) (n int, werr error, got []byte) {
 	}()
 	n, werr = c.Write(message)
 	c.Close()
-	return n, werr, <-read
+	return n, <-read, werr
 }
 
 func TestWriteFaults(t *testing.T) {
 	f := func(name string, w Faults, wantN int, wantErr error, want []byte) {
 		t.Helper()
-		n, err, got := pass(t, Plan{Seed: 7, Write: w})
+		n, got, err := pass(t, Plan{Seed: 7, Write: w})
 		if n != wantN || !errors.Is(err, wantErr) || !bytes.Equal(got, want) {
 			t.Errorf("%s: wrote %d, %v, peer got %q; want %d, %v, %q", name, n, err, got, wantN, wantErr, want)
 		}
@@ -53,7 +53,7 @@ func TestWriteFaults(t *testing.T) {
 
 func TestCorruptFlipsOneBit(t *testing.T) {
 	before := bytes.Clone(message)
-	_, _, got := pass(t, Plan{Seed: 7, Write: Faults{Chunk: 30, CorruptAt: 50}})
+	_, got, _ := pass(t, Plan{Seed: 7, Write: Faults{Chunk: 30, CorruptAt: 50}})
 	if !bytes.Equal(before, message) {
 		t.Error("the writer's own bytes were changed")
 	}
