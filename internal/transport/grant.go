@@ -29,9 +29,10 @@ func (r *receiver) Grant(ctx context.Context, wants []Want) ([]Ticket, error) {
 	defer r.wg.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	// Close ends the wait with its own cause, which the caller's ctx cannot tell.
 	defer context.AfterFunc(r.ctx, func() { cancel(ErrClosed) })()
 
-	start := time.Now()
+	start := time.Now() // waiting for the turn counts: it is time without memory
 	bufs, err := r.reserve(ctx, wants)
 	r.m.grantWait.Observe(time.Since(start).Seconds())
 	if err != nil {
@@ -139,6 +140,7 @@ func (r *receiver) issue(wants []Want, bufs []*arena.Buf) ([]Ticket, error) {
 		}
 		return nil, ErrClosed
 	}
+	// Tickets of one request are independent from here on: each fails, expires and is claimed alone.
 	out := make([]Ticket, len(wants))
 	for i, w := range wants {
 		t := &ticket{r: r, want: w, attempt: 1, buf: bufs[i], done: make(chan struct{})}

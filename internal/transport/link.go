@@ -52,6 +52,7 @@ type link struct {
 	asked time.Time
 }
 
+// newLink takes over nc after hello. Its two goroutines are started by dial.
 func newLink(s *sender, address string, nc net.Conn, generation uint64) *link {
 	return &link{
 		s: s, address: address, nc: nc, generation: generation,
@@ -80,14 +81,16 @@ func (l *link) send(ctx context.Context, f flight, obj []byte) (reason string, e
 		l.post(l.cancelFrame(f))
 		return "", fmt.Errorf("waiting for the ack: %w", context.Cause(ctx))
 	}
+	// read may have handed an ack over just before the link broke; select would pick at random.
 	select {
-	case a := <-ack: // came in before the link broke
+	case a := <-ack:
 		return a.result()
 	default:
 		return "", l.cause()
 	}
 }
 
+// result returns what Send reports for a: the name for metrics and the classed error.
 func (a answer) result() (string, error) {
 	class := a.status.class()
 	if class == nil {
@@ -111,6 +114,8 @@ func (l *link) expect(f flight) (<-chan answer, error) {
 	return ack, nil
 }
 
+// forget makes an ack that still comes a late one, which is counted and dropped, so that it can never
+// be taken for that of another Send.
 func (l *link) forget(f flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +133,7 @@ func (l *link) writeData(ctx context.Context, f flight, obj []byte) error {
 		return fmt.Errorf("waiting for the connection: %w", context.Cause(ctx))
 	}
 	defer l.release()
-	if ctx.Err() != nil {
+	if ctx.Err() != nil { // select picks at random when both are ready
 		l.post(l.cancelFrame(f))
 		return fmt.Errorf("waiting for the connection: %w", context.Cause(ctx))
 	}
@@ -147,6 +152,7 @@ func (l *link) write(ctx context.Context, bufs net.Buffers) error {
 	if err := l.nc.SetWriteDeadline(time.Now().Add(limit)); err != nil {
 		return l.fail(err)
 	}
+	// A blocked write ends only by its deadline, so that is what ctx moves.
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(interrupted)
@@ -171,6 +177,7 @@ func (l *link) write(ctx context.Context, bufs net.Buffers) error {
 	return nil
 }
 
+// release lets the next writer go.
 func (l *link) release() { <-l.token }
 
 func (l *link) cancelFrame(f flight) header {

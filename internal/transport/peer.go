@@ -48,6 +48,7 @@ func (s *sender) connect(ctx context.Context, address string) (*link, error) {
 		s.mu.Unlock()
 		return l, nil
 	}
+	// One dial at a time: Sends that come meanwhile share its outcome, and its failure is one failure.
 	d := p.dialling
 	if d == nil {
 		d = &dialing{done: make(chan struct{})}
@@ -72,7 +73,7 @@ func (s *sender) dial(p *peer, d *dialing, address string, pause time.Duration) 
 	defer s.mu.Unlock()
 	defer close(d.done)
 	p.dialling = nil
-	if err == nil && s.closed {
+	if err == nil && s.closed { // Close has looked for links and would miss this one
 		l.nc.Close()
 		err = ErrClosed
 	}
@@ -144,6 +145,7 @@ func (s *sender) greet(nc net.Conn) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("hello: %w", err)
 	}
+	// The receiver's reason names both values; where it saw no difference, this side may.
 	if h.Status != statusComplete {
 		return 0, fmt.Errorf("%w: %s", ErrRefused, text)
 	}
@@ -154,6 +156,7 @@ func (s *sender) greet(nc net.Conn) (uint64, error) {
 	if err := s.me.fits(their); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
+	// From here on reads wait as long as they like: keepHouse watches the silence.
 	return h.Generation, nc.SetDeadline(time.Time{})
 }
 

@@ -164,6 +164,8 @@ func (r *receiver) Close() error {
 	r.mu.Lock()
 	first := !r.closed
 	r.closed = true
+	// Waiters learn at once. Memory that a writer holds comes back when its session ends, which closing
+	// the connection brings about.
 	for _, t := range r.live {
 		r.stepLocked(t, evCancel, "closed", ErrClosed)
 	}
@@ -214,6 +216,7 @@ func (r *receiver) serve(nc net.Conn) {
 		nc.Close()
 		return
 	}
+	// Under mu, so that Close either sees the session or stops it from starting.
 	r.sessions[s] = struct{}{}
 	r.wg.Go(func() {
 		s.run()

@@ -52,6 +52,7 @@ func (s *session) ended(err error) {
 	}
 }
 
+// drop counts a frame, or the bytes of a connection that make none, as thrown away.
 func (s *session) drop(reason string) { s.r.m.dropped.WithLabelValues(sideReceiver, reason).Inc() }
 
 // greet exchanges hellos. A peer that does not fit gets both values as the reason.
@@ -59,6 +60,8 @@ func (s *session) greet() error {
 	if err := s.nc.SetReadDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return err
 	}
+	// Engine and width are compared here, once per connection, and not per transfer: nothing that does
+	// not fit gets as far as naming one.
 	h, err := readHeader(s.nc)
 	var foreign versionError
 	if errors.As(err, &foreign) {
