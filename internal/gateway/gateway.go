@@ -86,10 +86,11 @@ func (g *Gateway) Close() {
 // Ready says whether a request with an image could be served, and if not, why.
 func (g *Gateway) Ready() error { return g.fleet.snapshot().ready() }
 
-// Routes mounts the client's API.
+// Routes mounts the client's API, and answers for every path that mux has no handler for.
 func (g *Gateway) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+control.PathChat, g.serveChat)
 	mux.HandleFunc("GET /v1/models", g.serveModels)
 	mux.HandleFunc("GET /v1/fleet", g.serveFleet)
 	mux.HandleFunc("GET /v1/traces/{request}", g.serveTrace)
+	mux.HandleFunc("/", serveUnrouted(mux))
 }

@@ -20,11 +20,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"afterimage/internal/admin"
 	"afterimage/internal/arena"
 	"afterimage/internal/cache"
 	"afterimage/internal/client"
 	"afterimage/internal/embedding"
 	"afterimage/internal/encoder"
+	"afterimage/internal/engine"
 	"afterimage/internal/engine/device"
 	"afterimage/internal/gateway"
 	"afterimage/internal/media"
@@ -106,10 +108,15 @@ type options struct {
 	poolBytes  int64
 	itemWait   time.Duration
 	maxQueue   int
+	maxImages  int
+	maxBody    int64
+	// text, when set, stands between the P/D and its engine.
+	text func(engine.Text) engine.Text
 }
 
 // fleet is all roles.
 type fleet struct {
+	storeReg *prometheus.Registry
 	encoders []*enc
 	prefill  *node
 	pool     *arena.Arena
@@ -125,7 +132,8 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 // newFleet starts a fleet and stops it, checking that nothing is left, when the test ends.
 func newFleet(t *testing.T, change func(*options)) *fleet {
 	t.Helper()
-	o := options{context: 2048, answerLen: 12, encoders: 2, poolBytes: arenaSize, itemWait: 10 * time.Second, maxQueue: 64}
+	o := options{context: 2048, answerLen: 12, encoders: 2, poolBytes: arenaSize, itemWait: 10 * time.Second, maxQueue: 64,
+		maxImages: 16, maxBody: 64 << 20}
 	if change != nil {
 		change(&o)
 	}
@@ -139,7 +147,7 @@ func newFleet(t *testing.T, change func(*options)) *fleet {
 		encoders = append(encoders, e.URL)
 	}
 	f.startPrefill(t, o)
-	f.startGateway(t, encoders)
+	f.startGateway(t, encoders, o)
 	return f
 }
 
@@ -166,6 +174,8 @@ func newArena(t *testing.T, name string, n int64) *arena.Arena {
 func (f *fleet) startStore(t *testing.T, socket string) {
 	ln := must[net.Listener](t)(ram.Listen(socket))
 	server := must[*ram.Server](t)(ram.NewServer(ram.Config{MaxBytes: arenaSize, Logger: quiet}))
+	f.storeReg = prometheus.NewRegistry()
+	f.storeReg.MustRegister(server.Collector())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); server.Serve(ctx, ln) }()
@@ -189,8 +199,10 @@ func (f *fleet) startEncoder(t *testing.T, name, socket string, o options) *enc 
 	local := cache.New(arenaSize / 2)
 	resolver := must[*resolve.Resolver](t)(resolve.New(resolve.Config{Cache: local, Store: store, Protocol: f.ns.Protocol, Logger: quiet}))
 	publisher := must[*publish.Publisher](t)(publish.New(publish.Config{Store: store, Protocol: f.ns.Protocol, Logger: quiet}))
-	sender := must[transport.Sender](t)(transport.NewSender(transport.SenderConfig{Engine: device.Name, Cols: cols, Logger: quiet}))
 	reg := prometheus.NewRegistry()
+	sender := must[transport.Sender](t)(transport.NewSender(transport.SenderConfig{
+		Engine: device.Name, Cols: cols, Metrics: transport.NewMetrics(reg), Logger: quiet,
+	}))
 	reg.MustRegister(resolver.Metrics(), publisher.Metrics())
 	e := must[*encoder.Encoder](t)(encoder.New(encoder.Config{
 		Name: name, Version: "test", Engine: eng, Namespace: f.ns, Arena: a, Cache: local,
@@ -215,13 +227,16 @@ func (f *fleet) startEncoder(t *testing.T, name, socket string, o options) *enc 
 
 func (f *fleet) startPrefill(t *testing.T, o options) {
 	f.pool = newArena(t, "prefill", arenaSize)
-	text := must[*device.Text](t)(device.NewText(device.TextConfig{
+	var text engine.Text = must[*device.Text](t)(device.NewText(device.TextConfig{
 		Model: "modelled", Cols: cols, DType: embedding.Float32, Context: o.context, Slots: 4, AnswerLen: o.answerLen,
 	}))
-	receiver := must[transport.Receiver](t)(transport.NewReceiver(transport.ReceiverConfig{
-		Arena: f.pool, Address: "127.0.0.1:0", Engine: device.Name, Cols: cols, Logger: quiet,
-	}))
+	if o.text != nil {
+		text = o.text(text)
+	}
 	reg := prometheus.NewRegistry()
+	receiver := must[transport.Receiver](t)(transport.NewReceiver(transport.ReceiverConfig{
+		Arena: f.pool, Address: "127.0.0.1:0", Engine: device.Name, Cols: cols, Metrics: transport.NewMetrics(reg), Logger: quiet,
+	}))
 	p := prefill.New(prefill.Config{
 		Name: "prefill-0", Version: "test", Engine: text, Receiver: receiver, Protocol: embedding.A1,
 		PoolBytes: o.poolBytes, MaxBodyBytes: 64 << 20, GrantTimeout: 5 * time.Second, PrepareTTL: 30 * time.Second,
@@ -237,19 +252,19 @@ func (f *fleet) startPrefill(t *testing.T, o options) {
 	})
 }
 
-func (f *fleet) startGateway(t *testing.T, encoders []string) {
+func (f *fleet) startGateway(t *testing.T, encoders []string, o options) {
 	reg := prometheus.NewRegistry()
 	fetcher := media.NewFetcher(media.FetcherConfig{AllowPrivate: true})
 	g := gateway.New(gateway.Config{
 		Version: "test", Encoders: encoders, Prefills: []string{f.prefill.URL},
-		MaxBodyBytes: 64 << 20, MaxImages: 16, Limits: media.DefaultLimits(), Fetcher: fetcher, Repairs: 2,
+		MaxBodyBytes: o.maxBody, MaxImages: o.maxImages, Limits: media.DefaultLimits(), Fetcher: fetcher, Repairs: 2,
 		ProbeEvery: 20 * time.Millisecond, ProbeTimeout: 5 * time.Second,
 		PrepareTimeout: 10 * time.Second, EncodeTimeout: 30 * time.Second, WriteTimeout: 10 * time.Second,
 		Registry: reg, Logger: quiet,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	g.Start(ctx)
-	mux := http.NewServeMux()
+	mux := admin.Mux(admin.Role{Name: "gateway", Version: "test", Registry: reg, Ready: g.Ready})
 	g.Routes(mux)
 	f.gateway = newNode(mux, reg)
 	f.client = &client.Client{Base: f.gateway.URL, HTTP: f.gateway.Client()}
