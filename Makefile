@@ -15,6 +15,9 @@ export CGO_ENABLED := 0
 # or have no goroutines.
 NO_RACE := internal/engine/llama internal/gguf internal/layers internal/model cmd/afterimage
 
+# Packages whose tests run once more with freed memory poisoned and every reference traced.
+DEBUG_MEMORY := internal/arena internal/cache internal/store/ram
+
 TEST_TIMEOUT ?= 15m
 STATICCHECK  := $(GO) tool -modfile=tools/go.mod staticcheck
 GOFILES       = $(shell git ls-files --cached --others --exclude-standard '*.go')
@@ -40,6 +43,8 @@ test: deps deps-test build ## run all tests, then those with goroutines again un
 	$(GO) vet ./...; \
 	echo "test: go test ./..."; \
 	$(GO) test -timeout $(TEST_TIMEOUT) ./...; \
+	echo "test: go test -tags arenadebug, the packages that own memory: $(DEBUG_MEMORY)"; \
+	$(GO) test -tags arenadebug -timeout $(TEST_TIMEOUT) $(addprefix ./,$(DEBUG_MEMORY)); \
 	echo "test: go test -race, all packages but: $(NO_RACE)"; \
 	$(MAKE) race; \
 	echo "test: all $$($(GO) list ./... | wc -l) packages pass ($$((SECONDS - from)) s)"

@@ -25,15 +25,19 @@ const align = 64
 type Config struct {
 	Name  string // shows in /proc/<pid>/maps and in metrics; at most 200 bytes
 	Bytes int64  // capacity, rounded up to a multiple of 64
+	// Mapped asks for a memfd in race builds too, for the sake of Share. The race detector then does
+	// not watch what the ranges hold.
+	Mapped bool
 }
 
 // Stats is a snapshot of an arena's use. All figures are bytes, ranges rounded up to 64.
 type Stats struct {
-	Capacity  int64
-	Reserved  int64 // handed out, not yet committed
-	Committed int64
-	Peak      int64 // most bytes handed out at once since start
-	Largest   int64 // largest range that Reserve can give at this moment
+	Capacity    int64
+	Reserved    int64 // handed out, not yet committed
+	Committed   int64
+	Quarantined int64 // kept from use by Quarantine; counted neither as reserved nor as committed
+	Peak        int64 // most bytes handed out or quarantined at once since start
+	Largest     int64 // largest range that Reserve can give at this moment
 }
 
 // Arena hands out ranges of one region. All methods may be called from any goroutine.
@@ -41,12 +45,17 @@ type Arena struct {
 	cfg    Config
 	region *region // set once
 
-	mu     sync.Mutex // guards the fields below
-	free   freeList
-	st     Stats // Largest is computed on demand
-	ranges int   // handed out
-	closed bool
-	freed  chan struct{} // closed when a range comes back; nil while nobody asked
+	mu         sync.Mutex // guards the fields below
+	free       freeList
+	st         Stats // Largest is computed on demand
+	ranges     int   // handed out, isolated ones included
+	isolated   int   // ranges in quarantine
+	quarantine map[Token]quarantined
+	lastToken  Token
+	closed     bool          // hands out nothing more
+	unmapped   bool          // the region is gone
+	freed      chan struct{} // closed when a range comes back; nil while nobody asked
+	debug      tracker
 }
 
 // New maps an arena. It fails when cfg.Bytes is not positive, or exceeds the memory of the machine or
@@ -59,11 +68,11 @@ func New(cfg Config) (*Arena, error) {
 		return nil, err
 	}
 	capacity := roundUp(cfg.Bytes)
-	r, err := newRegion(cfg.Name, capacity)
+	r, err := newRegion(cfg, capacity)
 	if err != nil {
 		return nil, fmt.Errorf("arena: map %d bytes: %w", capacity, err)
 	}
-	a := &Arena{cfg: cfg, region: r, st: Stats{Capacity: capacity}}
+	a := &Arena{cfg: cfg, region: r, st: Stats{Capacity: capacity}, quarantine: make(map[Token]quarantined)}
 	a.free.put(0, capacity)
 	return a, nil
 }
@@ -88,13 +97,16 @@ func (a *Arena) Reserve(n int) (*Buf, error) {
 	off, ok := a.free.take(size)
 	if !ok {
 		return nil, fmt.Errorf("%w: %d bytes wanted, %d of %d in use, largest free range %d",
-			ErrFull, n, a.st.Reserved+a.st.Committed, a.st.Capacity, a.free.largest())
+			ErrFull, n, a.st.inUse(), a.st.Capacity, a.free.largest())
 	}
+	a.debug.checkFreed(a.region.mem, off, size)
 	a.ranges++
 	a.st.Reserved += size
-	a.st.Peak = max(a.st.Peak, a.st.Reserved+a.st.Committed)
+	a.st.Peak = max(a.st.Peak, a.st.inUse())
 	b := &Buf{a: a, off: off, size: size, mem: a.region.mem[off : off+int64(n) : off+int64(n)]}
 	b.refs.Store(1)
+	b.note("reserve")
+	a.debug.add(b)
 	return b, nil
 }
 
@@ -125,18 +137,30 @@ func (a *Arena) Stats() Stats {
 // to the arena, which closes it. Reopen it read-only through /proc/self/fd before giving it away.
 func (a *Arena) File() *os.File { return a.region.file }
 
-// Close unmaps the region. It fails, and unmaps nothing, while ranges are in use. A second Close does
-// nothing.
-func (a *Arena) Close() error {
+// Close unmaps the region. It fails, and changes nothing, while ranges are in use. With ranges in
+// quarantine it hands out nothing more, but leaves the region mapped and says so with ErrQuarantined;
+// another Close after they were reclaimed unmaps it. A Close after that does nothing.
+func (a *Arena) Close() error { return a.close(false) }
+
+// Detach does Close, and unmaps the region though ranges are in quarantine. It is for memory that
+// only other processes may still use, through mappings of their own, which stay.
+func (a *Arena) Detach() error { return a.close(true) }
+
+func (a *Arena) close(detach bool) error {
 	a.mu.Lock()
-	if a.ranges > 0 {
+	if held := a.ranges - a.isolated; held > 0 {
 		defer a.mu.Unlock()
-		return fmt.Errorf("arena: cannot close %q: %d ranges of %d bytes are in use",
-			a.cfg.Name, a.ranges, a.st.Reserved+a.st.Committed)
+		return fmt.Errorf("arena: cannot close %q: %d ranges of %d bytes are in use%s",
+			a.cfg.Name, held, a.st.Reserved+a.st.Committed, a.debug.holders())
 	}
-	again := a.closed
 	a.closed = true
 	a.wakeLocked()
+	if a.isolated > 0 && !detach && !a.unmapped {
+		defer a.mu.Unlock()
+		return a.staysMappedLocked()
+	}
+	again := a.unmapped
+	a.unmapped = true
 	a.mu.Unlock()
 	if again {
 		return nil
@@ -156,6 +180,9 @@ func (a *Arena) giveBack(off, size int64, committed, whole bool) {
 	if whole {
 		a.ranges--
 	}
+	if !a.unmapped {
+		a.debug.poison(a.region.mem, off, size)
+	}
 	a.free.put(off, size)
 	a.wakeLocked()
 }
@@ -166,5 +193,8 @@ func (a *Arena) wakeLocked() {
 		a.freed = nil
 	}
 }
+
+// inUse returns the bytes that Reserve cannot give.
+func (s Stats) inUse() int64 { return s.Reserved + s.Committed + s.Quarantined }
 
 func roundUp(n int64) int64 { return (n + align - 1) &^ (align - 1) }

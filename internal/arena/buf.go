@@ -7,14 +7,19 @@ import (
 	"sync/atomic"
 )
 
-// Buf is a reference-counted range of an arena.
+// Buf is a reference-counted range of an arena: one of this process, or a neighbour's (see Foreign).
 type Buf struct {
-	a         *Arena
+	a         *Arena // nil when foreign
+	lent      *lent  // nil unless foreign
+	trace     trace
 	off       int64
 	size      int64  // what the range takes in the arena, a multiple of align
 	mem       []byte // what the holder asked for
 	refs      atomic.Int32
 	committed atomic.Bool
+	isolated  atomic.Bool // was quarantined
+
+	quarantines int // in force; guarded by a.mu
 }
 
 // Bytes returns the range. It is written only between Reserve and Commit, and read only by holders of
@@ -24,8 +29,11 @@ func (b *Buf) Bytes() []byte { b.mustLive("Bytes"); return b.mem }
 // Len returns the size in bytes, as reserved or truncated.
 func (b *Buf) Len() int { return len(b.mem) }
 
-// Offset returns where the range starts in the arena and in its File, in bytes.
+// Offset returns where the range starts in its arena and in that one's File, in bytes.
 func (b *Buf) Offset() int64 { return b.off }
+
+// In says whether the range is one of a, so that Offset makes sense to whom a was shared with.
+func (b *Buf) In(a *Arena) bool { return a != nil && b.a == a }
 
 // Shared says whether anybody beside the caller holds a reference. The answer is stable only where
 // the caller's is the one reference that others could retain from.
@@ -36,10 +44,13 @@ func (b *Buf) Shared() bool { return b.refs.Load() > 1 }
 func (b *Buf) Truncate(n int) {
 	b.mustLive("Truncate")
 	if b.committed.Load() {
-		panic("BUG: arena: Truncate of a committed range")
+		panic(b.bug("Truncate of a committed range"))
+	}
+	if b.isolated.Load() {
+		panic(b.bug("Truncate of a quarantined range"))
 	}
 	if n < 1 || n > len(b.mem) {
-		panic(fmt.Sprintf("BUG: arena: Truncate to %d bytes of a range of %d", n, len(b.mem)))
+		panic(b.bug(fmt.Sprintf("Truncate to %d bytes of a range of %d", n, len(b.mem))))
 	}
 	b.mem = b.mem[:n:n]
 	if keep := roundUp(int64(n)); keep < b.size {
@@ -53,18 +64,24 @@ func (b *Buf) Truncate(n int) {
 // second Commit does nothing.
 func (b *Buf) Commit() {
 	b.mustLive("Commit")
+	if b.committed.Load() {
+		return
+	}
 	b.a.mu.Lock()
 	defer b.a.mu.Unlock()
+	if b.isolated.Load() {
+		panic(b.bug("Commit of a quarantined range"))
+	}
 	if b.committed.CompareAndSwap(false, true) {
 		b.a.st.Reserved -= b.size
 		b.a.st.Committed += b.size
 	}
 }
 
-// Abort gives back a range that was never committed. It does nothing after Commit, so it can be
-// deferred.
+// Abort gives back a range that was never committed. It does nothing after Commit or Quarantine, so
+// it can be deferred by whoever reserved the range; other holders use Release.
 func (b *Buf) Abort() {
-	if !b.committed.Load() {
+	if !b.committed.Load() && !b.isolated.Load() {
 		b.Release()
 	}
 }
@@ -72,11 +89,17 @@ func (b *Buf) Abort() {
 // Retain adds a reference and returns b. The caller must hold one, or a lock that keeps one alive.
 func (b *Buf) Retain() *Buf { b.count("Retain", 1); return b }
 
-// Release drops a reference; the last one gives the range back to the arena.
+// Release drops a reference; the last one gives the range back to the arena, or to the lender.
 func (b *Buf) Release() {
-	if b.count("Release", -1) == 0 {
-		b.a.giveBack(b.off, b.size, b.committed.Load(), true)
+	if b.count("Release", -1) > 0 {
+		return
 	}
+	if b.lent != nil {
+		b.lent.giveBack()
+		return
+	}
+	b.a.debug.drop(b)
+	b.a.giveBack(b.off, b.size, b.committed.Load(), true)
 }
 
 // count adds d to the references and returns their number. A range without references stays so, even
@@ -85,9 +108,10 @@ func (b *Buf) count(op string, d int32) int32 {
 	for {
 		n := b.refs.Load()
 		if n <= 0 {
-			panic("BUG: arena: " + op + " of a range without references")
+			panic(b.bug(op + " of a range without references"))
 		}
 		if b.refs.CompareAndSwap(n, n+d) {
+			b.note(op)
 			return n + d
 		}
 	}
@@ -95,6 +119,9 @@ func (b *Buf) count(op string, d int32) int32 {
 
 func (b *Buf) mustLive(op string) {
 	if b.refs.Load() <= 0 {
-		panic("BUG: arena: " + op + " of a range without references")
+		panic(b.bug(op + " of a range without references"))
 	}
 }
+
+// bug is the text of a panic. Under the debug tag it ends with who did what to the range.
+func (b *Buf) bug(what string) string { return "BUG: arena: " + what + b.history() }

@@ -22,6 +22,19 @@
 // O(log n) steps, n being the number of free ranges, and never during I/O or while another lock is
 // taken. Reference counts are atomic.
 //
+// # Quarantine
+//
+// An I/O that did not end in a known way may still write into a range, or read from it, when its
+// caller has long gone on. Quarantine keeps such a range from use until Reclaim.
+//
+// # Loans
+//
+// Share gives a neighbour on the host a read-only descriptor of the whole arena, which the neighbour
+// maps once with MapShared. From then on a range changes hands as an offset and a length:
+// Mapping.Buf makes a Buf of it that is used like any other, and whose last Release returns the loan.
+// Who holds one for long listens, with OnRecall, for the lender's wish to have it back. The package
+// does not know how neighbours talk to each other.
+//
 // # Allocation
 //
 // Ranges are whole multiples of 64 bytes, taken first-fit by address and merged with their free
@@ -31,5 +44,11 @@
 // # Race detector
 //
 // The race detector does not watch mapped memory, so race builds put the region on the Go heap; File
-// is nil there.
+// is nil there, and Share fails, unless Config.Mapped asks for a mapping. Callers copy then.
+//
+// # Debugging
+//
+// The build tag arenadebug poisons ranges that come back, checks the poison when they are handed out
+// again, and keeps the stack of every Reserve, Retain and Release: panics of misuse, and Close of an
+// arena in use, tell who holds what. Holders lists it. Without the tag none of this costs anything.
 package arena

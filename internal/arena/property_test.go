@@ -4,6 +4,7 @@ package arena
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -12,30 +13,50 @@ import (
 // held is what the model knows of a range.
 type held struct {
 	buf       *Buf
-	refs      int
+	refs      int // of quarantines and loans, too
 	committed bool
 	mark      byte
+	tokens    []Token // quarantines in force
+	own       int     // refs that are the model's to release
 }
 
-// TestProperties drives an arena with random calls. After each one: ranges in use and free ranges
-// tile the region without overlap, contents are untouched, and the counters agree with the model.
+// loaned is a loan that a neighbour holds: its Buf, and the range that it keeps alive.
+type loaned struct {
+	buf  *Buf
+	of   *held
+	refs int
+}
+
+// TestProperties drives an arena and a neighbour that borrows from it with random calls. After each
+// one: ranges in use and free ranges tile the region without overlap, contents are untouched, for the
+// neighbour too, and the counters agree with the model. In the end every byte is free.
 func TestProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const capacity = 16 << 10
-		a, err := New(Config{Name: "property", Bytes: capacity})
+		a, err := New(Config{Name: "property", Bytes: capacity, Mapped: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		m := &model{a: a}
 		t.Repeat(map[string]func(*rapid.T){
-			"reserve":  m.reserve,
-			"commit":   m.commit,
-			"abort":    m.abort,
-			"retain":   m.retain,
-			"release":  m.release,
-			"truncate": m.truncate,
-			"":         m.check,
+			"reserve":    m.reserve,
+			"commit":     m.commit,
+			"abort":      m.abort,
+			"retain":     m.retain,
+			"release":    m.release,
+			"truncate":   m.truncate,
+			"quarantine": m.quarantine,
+			"reclaim":    m.reclaim,
+			"lend":       m.lend,
+			"share":      m.share,
+			"return":     m.giveBack,
+			"disconnect": m.disconnect,
+			"":           m.check,
 		})
+		m.disconnect(t)
+		for len(m.loans) > 0 {
+			m.returnLoan(0)
+		}
 		for len(m.held) > 0 {
 			m.drop(0)
 		}
@@ -50,16 +71,36 @@ func TestProperties(t *testing.T) {
 }
 
 type model struct {
-	a    *Arena
-	held []*held
-	next byte
+	a       *Arena
+	held    []*held
+	next    byte
+	mapping *Mapping // the neighbour's; nil while it is not connected
+	loans   []*loaned
 }
 
-func (m *model) pick(t *rapid.T) int {
-	if len(m.held) == 0 {
+// pick chooses a range of which the model itself holds a reference.
+func (m *model) pick(t *rapid.T) *held {
+	var own []*held
+	for _, h := range m.held {
+		if h.own > 0 {
+			own = append(own, h)
+		}
+	}
+	if len(own) == 0 {
 		t.Skip("nothing held")
 	}
-	return rapid.IntRange(0, len(m.held)-1).Draw(t, "range")
+	return own[rapid.IntRange(0, len(own)-1).Draw(t, "range")]
+}
+
+// less takes one reference off the model's account of a range.
+func (m *model) less(h *held, own bool) {
+	h.refs--
+	if own {
+		h.own--
+	}
+	if h.refs == 0 {
+		m.held = slices.DeleteFunc(m.held, func(x *held) bool { return x == h })
+	}
 }
 
 func (m *model) reserve(t *rapid.T) {
@@ -77,65 +118,166 @@ func (m *model) reserve(t *rapid.T) {
 	}
 	m.next++
 	fill(b.Bytes(), m.next)
-	m.held = append(m.held, &held{buf: b, refs: 1, mark: m.next})
+	m.held = append(m.held, &held{buf: b, refs: 1, own: 1, mark: m.next})
 }
 
 func (m *model) commit(t *rapid.T) {
-	h := m.held[m.pick(t)]
+	h := m.pick(t)
+	if len(h.tokens) > 0 || h.buf.isolated.Load() {
+		t.Skip("was in quarantine")
+	}
 	h.buf.Commit()
 	h.committed = true
 }
 
 func (m *model) abort(t *rapid.T) {
-	i := m.pick(t)
-	h := m.held[i]
+	h := m.pick(t)
+	nothing := h.committed || h.buf.isolated.Load()
 	h.buf.Abort()
-	if h.committed {
-		return
-	}
-	if h.refs--; h.refs == 0 {
-		m.held = append(m.held[:i], m.held[i+1:]...)
+	if !nothing {
+		m.less(h, true)
 	}
 }
 
 func (m *model) retain(t *rapid.T) {
-	h := m.held[m.pick(t)]
+	h := m.pick(t)
 	h.buf.Retain()
 	h.refs++
+	h.own++
 }
 
 func (m *model) release(t *rapid.T) {
-	i := m.pick(t)
-	m.held[i].buf.Release()
-	if m.held[i].refs--; m.held[i].refs == 0 {
-		m.held = append(m.held[:i], m.held[i+1:]...)
-	}
+	h := m.pick(t)
+	h.buf.Release()
+	m.less(h, true)
 }
 
 func (m *model) truncate(t *rapid.T) {
-	h := m.held[m.pick(t)]
-	if h.committed {
-		t.Skip("committed")
+	h := m.pick(t)
+	if h.committed || h.buf.isolated.Load() {
+		t.Skip("final")
 	}
 	h.buf.Truncate(rapid.IntRange(1, h.buf.Len()).Draw(t, "to"))
 }
 
-// drop releases all references of a range.
-func (m *model) drop(i int) {
-	for range m.held[i].refs {
-		m.held[i].buf.Release()
+func (m *model) quarantine(t *rapid.T) {
+	h := m.pick(t)
+	h.tokens = append(h.tokens, h.buf.Quarantine("property"))
+	h.own--
+}
+
+func (m *model) reclaim(t *rapid.T) {
+	for _, h := range m.held {
+		if len(h.tokens) == 0 {
+			continue
+		}
+		i := rapid.IntRange(0, len(h.tokens)-1).Draw(t, "token")
+		if !m.a.Reclaim(h.tokens[i]) || m.a.Reclaim(h.tokens[i]) {
+			t.Fatalf("token %d was in force not exactly once", h.tokens[i])
+		}
+		h.tokens = slices.Delete(h.tokens, i, i+1)
+		m.less(h, false)
+		return
 	}
-	m.held = append(m.held[:i], m.held[i+1:]...)
+	t.Skip("no quarantine")
+}
+
+// lend gives the neighbour, which connects if it has not yet, a committed range.
+func (m *model) lend(t *rapid.T) {
+	h := m.pick(t)
+	if !h.committed {
+		t.Skip("not committed")
+	}
+	if m.mapping == nil {
+		f, err := m.a.Share()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.mapping, err = MapShared(f, m.a.Stats().Capacity); err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close()
+	}
+	h.buf.Retain() // the loan's
+	h.refs++
+	l := &loaned{of: h, refs: 1}
+	var err error
+	l.buf, err = m.mapping.Buf(h.buf.Offset(), int64(h.buf.Len()), func() {
+		h.buf.Release()
+		m.less(h, false)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.loans = append(m.loans, l)
+}
+
+func (m *model) pickLoan(t *rapid.T) int {
+	if len(m.loans) == 0 {
+		t.Skip("no loan")
+	}
+	return rapid.IntRange(0, len(m.loans)-1).Draw(t, "loan")
+}
+
+func (m *model) share(t *rapid.T) {
+	l := m.loans[m.pickLoan(t)]
+	l.buf.Retain()
+	l.refs++
+}
+
+func (m *model) giveBack(t *rapid.T) {
+	i := m.pickLoan(t)
+	if l := m.loans[i]; l.refs > 1 {
+		l.buf.Release()
+		l.refs--
+		return
+	}
+	m.returnLoan(i)
+}
+
+// returnLoan drops all references of a loan.
+func (m *model) returnLoan(i int) {
+	l := m.loans[i]
+	m.loans = slices.Delete(m.loans, i, i+1)
+	for range l.refs {
+		l.buf.Release()
+	}
+}
+
+// disconnect ends the neighbour's mapping. Its loans stay readable.
+func (m *model) disconnect(t *rapid.T) {
+	if m.mapping == nil {
+		return
+	}
+	if err := m.mapping.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m.mapping = nil
+}
+
+// drop releases all references of a range that is not on loan.
+func (m *model) drop(i int) {
+	h := m.held[i]
+	for _, token := range h.tokens {
+		m.a.Reclaim(token)
+	}
+	for range h.own {
+		h.buf.Release()
+	}
+	m.held = slices.Delete(m.held, i, i+1)
 }
 
 func (m *model) check(t *rapid.T) {
-	var reserved, committed int64
+	var reserved, committed, quarantined int64
 	owners := make([]int, m.a.st.Capacity/align) // of each granule
 	for i, h := range m.held {
 		size := roundUp(int64(h.buf.Len()))
-		if h.committed {
+		switch {
+		case len(h.tokens) > 0:
+			quarantined += size
+		case h.committed:
 			committed += size
-		} else {
+		default:
 			reserved += size
 		}
 		for g := h.buf.Offset() / align; g < (h.buf.Offset()+size)/align; g++ {
@@ -143,6 +285,11 @@ func (m *model) check(t *rapid.T) {
 		}
 		if at := differs(h.buf.Bytes(), h.mark); at >= 0 {
 			t.Fatalf("range %d: byte %d was overwritten", i, at)
+		}
+	}
+	for _, l := range m.loans {
+		if at := differs(l.buf.Bytes(), l.of.mark); at >= 0 {
+			t.Fatalf("loan at %d: byte %d was overwritten", l.buf.Offset(), at)
 		}
 	}
 	free := checkFreeList(t, &m.a.free)
@@ -156,8 +303,9 @@ func (m *model) check(t *rapid.T) {
 			t.Fatalf("granule %d has %d owners", g, n)
 		}
 	}
-	if st := m.a.Stats(); st.Reserved != reserved || st.Committed != committed || st.Peak < reserved+committed {
-		t.Fatalf("%+v, want %d reserved and %d committed", st, reserved, committed)
+	if st := m.a.Stats(); st.Reserved != reserved || st.Committed != committed || st.Quarantined != quarantined ||
+		st.Peak < reserved+committed+quarantined {
+		t.Fatalf("%+v, want %d reserved, %d committed, %d in quarantine", st, reserved, committed, quarantined)
 	}
 }
 

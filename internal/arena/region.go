@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build !race
-
 package arena
 
 import (
@@ -13,16 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// region is a shared mapping of a sealed memfd.
+// region is the memory of an arena: a shared mapping of a sealed memfd or, in race builds, Go memory.
 type region struct {
 	mem  []byte
-	file *os.File
+	file *os.File // nil for Go memory
 	stop chan struct{}
+	once sync.Once // closes stop
 	wg   sync.WaitGroup
 }
 
-// newRegion maps n bytes and starts to populate them in the background.
-func newRegion(name string, n int64) (*region, error) {
+// newMapped maps n bytes of a new memfd and starts to populate them in the background.
+func newMapped(name string, n int64) (*region, error) {
 	f, err := sealedFile(name, n)
 	if err != nil {
 		return nil, err
@@ -35,9 +34,12 @@ func newRegion(name string, n int64) (*region, error) {
 	// Pictures of users stay out of core dumps, which would also take minutes to write. Optional.
 	_ = unix.Madvise(mem, unix.MADV_DONTDUMP)
 	r := &region{mem: mem, file: f, stop: make(chan struct{})}
-	r.wg.Go(r.populate)
+	r.wg.Go(func() { populate(r.mem, r.stop, unix.MADV_POPULATE_WRITE) })
 	return r, nil
 }
+
+// seals fix the size of a memfd for good.
+const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
 // sealedFile returns a memfd whose size can never change, so that no holder of the descriptor can cut
 // memory away under a reader (SIGBUS).
@@ -55,7 +57,11 @@ func sealedFile(name string, n int64) (*os.File, error) {
 		_ = f.Close()
 		return nil, fmt.Errorf("size the memfd: %w", err)
 	}
-	const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	// Nobody but root reopens what Share gives away for writing; the descriptor here stays writable.
+	if err := f.Chmod(0o400); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("protect the memfd: %w", err)
+	}
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
 		_ = f.Close()
 		return nil, fmt.Errorf("seal the memfd: %w", err)
@@ -69,23 +75,36 @@ const populateStep = 4 << 20
 
 // populate touches every page, so that no engine and no socket pays for first touches. It changes no
 // content and may run beside all other use. Kernels before 5.14 refuse; pages then come at first use.
-func (r *region) populate() {
-	for off := 0; off < len(r.mem); off += populateStep {
+func populate(mem []byte, stop <-chan struct{}, advice int) {
+	for off := 0; off < len(mem); off += populateStep {
 		select {
-		case <-r.stop:
+		case <-stop:
 			return
 		default:
 		}
-		if unix.Madvise(r.mem[off:min(off+populateStep, len(r.mem))], unix.MADV_POPULATE_WRITE) != nil {
+		if unix.Madvise(mem[off:min(off+populateStep, len(mem))], advice) != nil {
 			return
 		}
 	}
 }
 
-func (r *region) close() error {
-	close(r.stop)
+// rest ends populating.
+func (r *region) rest() {
+	r.once.Do(func() {
+		if r.stop != nil {
+			close(r.stop)
+		}
+	})
 	r.wg.Wait()
+}
+
+// close unmaps the memory. It is called once.
+func (r *region) close() error {
+	r.rest()
 	mem := r.mem
 	r.mem = nil
+	if r.file == nil {
+		return nil
+	}
 	return errors.Join(unix.Munmap(mem), r.file.Close())
 }
