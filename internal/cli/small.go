@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 
 	"afterimage/internal/config"
@@ -44,11 +43,3 @@ func (c *checkCmd) Run(a *app) error {
 	}
 	return nil
 }
-
-// benchCmd measures.
-type benchCmd struct {
-	Args []string `arg:"" optional:"" passthrough:"" placeholder:"ARGS" help:"What to measure, and how."`
-}
-
-// Run is called by the parser.
-func (*benchCmd) Run(*app) error { return errors.New("bench: not wired") }

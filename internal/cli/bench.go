@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"os"
+
+	"afterimage/internal/bench"
+)
+
+// benchCmd measures.
+type benchCmd struct {
+	Smoke       smokeCmd       `cmd:"" help:"What every installation should hold: a Store hit against an encode, what the gateway adds, idle memory, start time."`
+	StubWorkers stubWorkersCmd `cmd:"" hidden:"" help:"Workers that do no work, for measuring a gateway."`
+}
+
+// benchFlags are those of every benchmark.
+type benchFlags struct {
+	JSON  bool   `help:"Print one JSON document instead of a table."`
+	Check bool   `help:"Exit with 1 if a target is missed, or 3 if none is but something could not be measured."`
+	Peer  string `placeholder:"NAME" enum:"none,redis,python,dummy,vllm,all,installed" default:"installed" help:"Programs to compare with: none, redis, python, dummy, vllm, all, or installed (default ${default})."`
+}
+
+// smokeCmd runs bench smoke.
+type smokeCmd struct {
+	benchFlags `embed:""`
+}
+
+// Help is shown below the command's own line.
+func (*smokeCmd) Help() string {
+	return "Starts fleets of the demo model on free ports and stops them; takes about two minutes on two quiet cores. " +
+		"It compares this program with itself only, so --peer changes nothing here. Configuration in the environment is left out."
+}
+
+// Run is called by the parser.
+func (c *smokeCmd) Run(a *app) error {
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	ctx, stop := interruptible(a.ctx, func() { os.Exit(exitFailure) })
+	defer stop()
+	s := bench.DefaultSmoke()
+	s.Binary, s.Env, s.Progress = binary, a.Env, a.Stderr
+	report, err := s.Run(ctx)
+	if err != nil {
+		return err
+	}
+	return c.report(a, report)
+}
+
+// report prints r and, with --check, ends the program with its verdict.
+func (f *benchFlags) report(a *app, r bench.Report) error {
+	write := r.WriteTable
+	if f.JSON {
+		write = r.WriteJSON
+	}
+	if err := write(a.Stdout); err != nil {
+		return err
+	}
+	if code := r.ExitCode(); f.Check && code != exitOK {
+		a.kong.Exit(code)
+	}
+	return nil
+}
+
+// stubWorkersCmd runs the stub workers of a benchmark.
+type stubWorkersCmd struct{}
+
+// Run is called by the parser.
+func (stubWorkersCmd) Run(a *app) error {
+	ctx, stop := interruptible(a.ctx, func() { os.Exit(exitFailure) })
+	defer stop()
+	return bench.ServeStubs(ctx, a.Stdout)
+}
