@@ -28,7 +28,7 @@ type smokeCmd struct {
 
 // Help is shown below the command's own line.
 func (*smokeCmd) Help() string {
-	return "Starts fleets of the demo model on free ports and stops them; takes about two minutes on two quiet cores. " +
+	return "Starts fleets of the demo model on free ports and stops them; takes under a minute on two quiet cores. " +
 		"It compares this program with itself only, so --peer changes nothing here. Configuration in the environment is left out."
 }
 

@@ -41,7 +41,7 @@ var Table = map[string]Rule{
 	"prefill": {Layer: 5, Duty: "the role that prefills and decodes"},
 
 	"admin": {Layer: 6, Duty: "health, metrics, dashboard: what every role's server shows without a key"},
-	"bench": {Layer: 6, Duty: "measures and compares with targets and peers"},
+	"bench": {Layer: 6, Duty: "measures and compares with targets and peers", Beside: []string{"admin"}},
 	"sim":   {Layer: 6, Duty: "answers what-if questions from image traces"},
 
 	"config":    {Layer: top, Duty: "one configuration of all roles, with the source of each value"},
