@@ -26,6 +26,9 @@ const (
 	FullItems Outcome = "full_items"
 	FullBytes Outcome = "full_bytes"
 
+	// FirstSighting: admission waits for the second.
+	FirstSighting Outcome = "first_sighting"
+
 	// Refused before any I/O.
 	Empty     Outcome = "empty"
 	Malformed Outcome = "malformed"
@@ -35,11 +38,16 @@ const (
 	Rejected    Outcome = "rejected"
 	Unavailable Outcome = "unavailable"
 	Unconfirmed Outcome = "unconfirmed"
-	Shutdown    Outcome = "shutdown" // Close ran out of time
+	Distrusted  Outcome = "distrusted" // an earlier call for the key was unconfirmed
+	Shutdown    Outcome = "shutdown"   // Close ran out of time
 )
 
-// queued is the outcome of a publication that goes on.
-const queued Outcome = ""
+// What is neither counted nor a drop: a publication that goes on, and a sighting that brings nothing
+// new.
+const (
+	queued Outcome = ""
+	known  Outcome = "known"
+)
 
 var (
 	errEmpty    = errors.New("publish: empty embedding")
@@ -56,8 +64,9 @@ var outcomes = []struct {
 	{errShutdown, Shutdown},
 	{embedding.ErrMalformed, Malformed},
 	{embedding.ErrNotFinite, NotFinite},
-	{store.ErrRejected, Rejected},
 	{store.ErrUnconfirmed, Unconfirmed},
+	{store.ErrDistrusted, Distrusted},
+	{store.ErrRejected, Rejected},
 }
 
 func outcomeOf(err error) Outcome {
@@ -74,8 +83,8 @@ func outcomeOf(err error) Outcome {
 
 // Metrics counts publications. It is a prometheus.Collector.
 type Metrics struct {
-	outcomes               *prometheus.CounterVec
-	items, bytes, stranded prometheus.Gauge
+	outcomes     *prometheus.CounterVec
+	items, bytes prometheus.Gauge
 }
 
 // NewMetrics returns counters at zero, one for every outcome.
@@ -85,12 +94,11 @@ func NewMetrics() *Metrics {
 			Name: "afterimage_publish_objects_total",
 			Help: "Publications by outcome; all but stored and exists were dropped.",
 		}, []string{"outcome"}),
-		items:    gauge("pending_objects", "Publications that wait or run."),
-		bytes:    gauge("pending_bytes", "Bytes of publications that wait or run."),
-		stranded: gauge("stranded_bytes", "Bytes never given back because a PUT was not confirmed."),
+		items: gauge("pending_objects", "Publications that wait or run."),
+		bytes: gauge("pending_bytes", "Bytes of memory that publications hold, shared memory counted once."),
 	}
-	for _, o := range []Outcome{Stored, Exists, NoStore, Closed, Duplicate, FullItems, FullBytes, Empty, Malformed,
-		NotFinite, Rejected, Unavailable, Unconfirmed, Shutdown} {
+	for _, o := range []Outcome{Stored, Exists, NoStore, Closed, Duplicate, FullItems, FullBytes, FirstSighting,
+		Empty, Malformed, NotFinite, Rejected, Unavailable, Unconfirmed, Distrusted, Shutdown} {
 		m.outcomes.WithLabelValues(string(o))
 	}
 	return m
@@ -115,5 +123,4 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.outcomes.Collect(ch)
 	m.items.Collect(ch)
 	m.bytes.Collect(ch)
-	m.stranded.Collect(ch)
 }

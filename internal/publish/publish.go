@@ -4,21 +4,21 @@
 // can: no request ever waits for it, and what it cannot store is encoded again some day.
 //
 // Publish takes a reference and returns at once. Waiting and running publications are bounded in
-// number and in bytes; beyond that, and for every other reason, a publication is dropped and counted.
-// Workers take them in order: an object is checked (never empty, never NaN or infinite), its key is
-// looked up, and only what the Store lacks is sent.
+// number and in bytes; beyond that, and for every other reason, a publication is dropped, counted by
+// reason, and logged now and then. Workers take them in order: an object is checked (never empty, never
+// NaN or infinite), its key is looked up, and only what the Store lacks is sent.
 //
-// Every reference is released when its publication ends, with one exception: after
-// store.ErrUnconfirmed somebody may still read the memory, so it is never given back.
+// Every reference is released when its publication ends, not when somebody asks. After
+// store.ErrUnconfirmed somebody may still read the memory; keeping it is the business of store.Guard.
 package publish
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"afterimage/internal/arena"
@@ -26,16 +26,13 @@ import (
 	"afterimage/internal/store"
 )
 
-// Store is what a Publisher needs of a store.Store.
-type Store interface {
-	Exists(ctx context.Context, keys []embedding.Key) ([]store.State, error)
-	Put(ctx context.Context, key embedding.Key, buf *arena.Buf, opts store.PutOptions) error
-}
-
 // Config sets up a Publisher. Zero values mean the default, which each field names.
 type Config struct {
-	Store    Store              // nil: everything is dropped
-	Protocol embedding.Protocol // format of the objects; required
+	// Store is the shared Store; nil: everything is dropped. Unless it is a *store.Guard already, it is
+	// put behind one that drains.
+	Store     store.Store
+	Protocol  embedding.Protocol // format of the objects; required
+	Admission Admission          // Always
 	// MaxPendingItems and MaxPendingBytes bound publications that wait or run (store_max_pending_items,
 	// store_max_pending_bytes); 32 and 2 GiB.
 	MaxPendingItems int
@@ -43,7 +40,8 @@ type Config struct {
 	Timeout         time.Duration // of the Store calls of one publication; 30 s
 	Workers         int           // publications that run at once; 1
 	Metrics         *Metrics      // NewMetrics()
-	Logger          *slog.Logger  // slog.Default(); one line when the Store fails, one when it is back
+	Logger          *slog.Logger  // slog.Default(); one line per reason and LogEvery
+	LogEvery        time.Duration // 10 s
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -51,6 +49,8 @@ func (c Config) withDefaults() (Config, error) {
 	c.MaxPendingBytes = cmp.Or(c.MaxPendingBytes, 2<<30)
 	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	c.Workers = cmp.Or(c.Workers, 1)
+	c.Admission = cmp.Or(c.Admission, Always)
+	c.LogEvery = cmp.Or(c.LogEvery, 10*time.Second)
 	if c.Metrics == nil {
 		c.Metrics = NewMetrics()
 	}
@@ -66,6 +66,15 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("publish: store_max_pending_bytes is %d, want more than 0", c.MaxPendingBytes)
 	case c.Timeout < 0 || c.Workers < 0:
 		return c, fmt.Errorf("publish: Timeout %v and %d workers, want more than 0", c.Timeout, c.Workers)
+	case c.Admission != Always && c.Admission != SecondSighting:
+		return c, fmt.Errorf("publish: admission is %q, want %s or %s", c.Admission, Always, SecondSighting)
+	}
+	if _, ok := c.Store.(*store.Guard); !ok && c.Store != nil {
+		g, err := store.NewGuard(store.GuardConfig{Store: c.Store, Logger: c.Logger})
+		if err != nil {
+			return c, err
+		}
+		c.Store = g
 	}
 	return c, nil
 }
@@ -84,12 +93,14 @@ type Publisher struct {
 	ctx     context.Context // of all Store calls
 	stop    context.CancelFunc
 	workers sync.WaitGroup
-	failing atomic.Bool // the last publication failed; for the log
+	log     limitedLog
 
 	mu      sync.Mutex // guards the fields below and sends to queue
 	queue   chan *job  // never full: it holds MaxPendingItems
 	pending map[embedding.Key]*job
-	bytes   int64 // of pending
+	budget  budget
+	seen    *sketch // nil with Always
+	fatal   error   // ends the worker
 	closed  bool
 }
 
@@ -103,6 +114,11 @@ func New(cfg Config) (*Publisher, error) {
 		cfg:     cfg,
 		queue:   make(chan *job, cfg.MaxPendingItems),
 		pending: make(map[embedding.Key]*job),
+		budget:  budget{max: cfg.MaxPendingBytes, charges: map[*arena.Buf]*charge{}},
+		log:     limitedLog{to: cfg.Logger, every: cfg.LogEvery},
+	}
+	if cfg.Admission == SecondSighting {
+		p.seen = newSketch()
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	for range cfg.Workers {
@@ -114,35 +130,73 @@ func New(cfg Config) (*Publisher, error) {
 // Metrics returns the counters of p.
 func (p *Publisher) Metrics() *Metrics { return p.cfg.Metrics }
 
+// Err returns the fault of a publication that the worker must not survive: its completion is
+// unconfirmed and the Store's Guard is set to exit. It is nil otherwise.
+func (p *Publisher) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fatal
+}
+
 // Publish queues the sealed object in buf, which meta describes, and returns at once. The caller
 // keeps its reference. What cannot be queued is dropped and counted.
 func (p *Publisher) Publish(key embedding.Key, buf *arena.Buf, meta embedding.Meta) {
-	if r := p.admit(key, buf, meta); r != queued {
-		p.cfg.Metrics.count(r)
+	p.mu.Lock()
+	o := p.admitLocked(key, buf, meta, false)
+	p.mu.Unlock()
+	p.refused(o)
+}
+
+// Sighted says that the object of key served a request again without being made. Under SecondSighting
+// it is published when this is its second sighting; under Always it was published when it was made.
+func (p *Publisher) Sighted(key embedding.Key, buf *arena.Buf, meta embedding.Meta) {
+	if p.seen == nil {
+		return
+	}
+	p.mu.Lock()
+	o := p.admitLocked(key, buf, meta, true)
+	p.mu.Unlock()
+	p.refused(o)
+}
+
+func (p *Publisher) refused(o Outcome) {
+	if o != queued && o != known {
+		p.cfg.Metrics.count(o)
+		p.log.drop(o, nil)
 	}
 }
 
-func (p *Publisher) admit(key embedding.Key, buf *arena.Buf, meta embedding.Meta) Outcome {
-	if p.cfg.Store == nil {
+// admitLocked queues a publication or says why not. again: the object was not made for this sighting, so
+// after the second one nothing is new.
+func (p *Publisher) admitLocked(key embedding.Key, buf *arena.Buf, meta embedding.Meta, again bool) Outcome {
+	_, dup := p.pending[key]
+	switch {
+	case p.cfg.Store == nil:
 		return NoStore
-	}
-	n := int64(buf.Len())
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch _, dup := p.pending[key]; {
+	case p.fatal != nil:
+		return Unconfirmed
 	case p.closed:
 		return Closed
 	case dup:
 		return Duplicate
-	case len(p.pending) >= p.cfg.MaxPendingItems:
+	}
+	if p.seen != nil {
+		switch before := p.seen.sight(key); {
+		case before == 0:
+			return FirstSighting
+		case before > 1 && again:
+			return known
+		}
+	}
+	if len(p.pending) >= p.cfg.MaxPendingItems {
 		return FullItems
-	case p.bytes+n > p.cfg.MaxPendingBytes:
+	}
+	if !p.budget.charge(buf) {
 		return FullBytes
 	}
 	j := &job{key: key, buf: buf.Retain(), meta: meta, done: make(chan struct{})}
 	p.pending[key] = j
-	p.bytes += n
-	p.cfg.Metrics.pending(len(p.pending), p.bytes)
+	p.cfg.Metrics.pending(len(p.pending), p.budget.bytes)
 	p.queue <- j
 	return queued
 }
@@ -166,8 +220,8 @@ func (p *Publisher) Flush(ctx context.Context) error {
 }
 
 // Close refuses all further work and drains what is queued until ctx ends; the rest is dropped and
-// counted. It returns when the workers have ended, with an error if anything was dropped. A second
-// Close only waits.
+// counted. It returns when the workers have ended, with an error if anything was dropped, or if Err has
+// one. A second Close only waits.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.closed {
@@ -178,5 +232,5 @@ func (p *Publisher) Close(ctx context.Context) error {
 	err := p.Flush(ctx)
 	p.stop()
 	p.workers.Wait()
-	return err
+	return errors.Join(err, p.Err())
 }

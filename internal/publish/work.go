@@ -59,43 +59,27 @@ func check(proto embedding.Protocol, j *job) error {
 	return embedding.CheckFinite(obj[off:], j.meta.DType)
 }
 
-// finish gives back what the job held, and counts.
+// finish gives back what the job held, and counts. The publication that ends the worker keeps its
+// charge: its memory is not free, and nothing else is to be published.
 func (p *Publisher) finish(j *job, err error) {
 	o := outcomeOf(err)
-	if o == Unconfirmed {
-		p.cfg.Metrics.stranded.Add(float64(j.buf.Len()))
-	} else {
-		n := int64(j.buf.Len())
-		j.buf.Release()
-		p.uncharge(j.key, n)
-	}
-	p.cfg.Metrics.count(o)
-	p.note(o, err)
-	close(j.done)
-}
-
-// uncharge makes room for other publications.
-func (p *Publisher) uncharge(key embedding.Key, n int64) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.pending, key)
-	p.bytes -= n
-	p.cfg.Metrics.pending(len(p.pending), p.bytes)
-}
-
-// note logs when the Store starts to fail and when it is well again, and every object that was not
-// fit to be stored.
-func (p *Publisher) note(o Outcome, err error) {
-	switch o {
-	case Empty, NotFinite, Malformed:
-		p.cfg.Logger.Error("publish: object refused", "reason", o, "error", err)
-	case Rejected, Unavailable, Unconfirmed:
-		if !p.failing.Swap(true) {
-			p.cfg.Logger.Warn("publish: Store fails, embeddings stay local", "error", err)
+	if errors.Is(err, store.ErrMustExit) {
+		if p.fatal == nil {
+			p.fatal = err
 		}
-	case Stored, Exists:
-		if p.failing.Swap(false) {
-			p.cfg.Logger.Info("publish: Store is back")
-		}
+	} else {
+		delete(p.pending, j.key)
+		p.budget.giveBack(j.buf)
 	}
+	p.cfg.Metrics.pending(len(p.pending), p.budget.bytes)
+	p.mu.Unlock()
+	j.buf.Release()
+	p.cfg.Metrics.count(o)
+	if o == Stored || o == Exists {
+		p.log.well()
+	} else {
+		p.log.drop(o, err)
+	}
+	close(j.done)
 }

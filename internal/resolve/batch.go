@@ -4,22 +4,27 @@ package resolve
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"afterimage/internal/arena"
-	"afterimage/internal/control"
 	"afterimage/internal/embedding"
 	"afterimage/internal/store"
 )
 
-// batch is the Store's part of one Resolve.
+// batch is the state of one Resolve. Batches are reused, so that a miss costs no memory.
 type batch struct {
 	r       *Resolver
 	items   []Item
 	results []Result
+	encode  Encode
+	caller  context.Context // outlives the Timeout; for encodes
+
+	leader  []int // by item: the first item with the same key
+	missing []int // leaders that the cache lacks
+	keys    []embedding.Key
+	wanted  []wanted
 	wrong   []embedding.Key // objects to remove
 	fault   error           // the last error of the Store that was no miss
+	byKey   map[embedding.Key]int
 }
 
 // wanted is an item that the Store has.
@@ -28,37 +33,86 @@ type wanted struct {
 	want store.Want
 }
 
+// clear lets go of everything but the room.
+func (b *batch) clear() {
+	b.items, b.results, b.encode, b.caller, b.fault = nil, nil, nil, nil, nil
+	clear(b.keys)
+	clear(b.wanted)
+	clear(b.byKey)
+	b.leader, b.missing, b.keys, b.wanted, b.wrong = b.leader[:0], b.missing[:0], b.keys[:0], b.wanted[:0], nil
+}
+
+// scanned is how many items are compared with each other; beyond, a map is faster.
+const scanned = 16
+
+// lead finds the first item of each key. A batch must not name a key twice: some Stores answer both
+// and fill only one.
+func (b *batch) lead() {
+	if len(b.items) > scanned && b.byKey == nil {
+		b.byKey = map[embedding.Key]int{}
+	}
+	for i := range b.items {
+		b.leader = append(b.leader, b.leaderOf(i))
+	}
+}
+
+func (b *batch) leaderOf(i int) int {
+	key := b.items[i].Key
+	if len(b.items) > scanned {
+		if j, ok := b.byKey[key]; ok {
+			return j
+		}
+		b.byKey[key] = i
+		return i
+	}
+	for j := range i {
+		if b.items[j].Key == key {
+			return j
+		}
+	}
+	return i
+}
+
+// follow gives item i what its leader j got, unless i wants something else under the same key.
+func (b *batch) follow(i, j int) {
+	b.results[i] = b.results[j]
+	res := &b.results[i]
+	if res.Buf == nil {
+		return
+	}
+	if err := b.items[i].Contract.Check(res.Meta.Rows, res.Meta.Cols, res.Meta.DType); err != nil {
+		*res = Result{Reason: Contract, Err: err}
+		return
+	}
+	res.Buf.Retain()
+}
+
 // ask finds out which items the Store has, in one question.
-func (b *batch) ask(ctx context.Context, missing []int) []wanted {
-	keys := make([]embedding.Key, len(missing))
-	for n, i := range missing {
-		keys[n] = b.items[i].Key
+func (b *batch) ask(ctx context.Context) {
+	for _, i := range b.missing {
+		b.keys = append(b.keys, b.items[i].Key)
 	}
-	states, err := b.r.cfg.Store.Exists(ctx, keys)
-	if err == nil && len(states) != len(keys) {
-		err = fmt.Errorf("%w: %d answers to %d keys", store.ErrUnavailable, len(states), len(keys))
-	}
+	states, err := b.r.cfg.Store.Exists(ctx, b.keys)
 	if err != nil {
-		for _, i := range missing {
+		for _, i := range b.missing {
 			b.fail(i, err)
 		}
-		return nil
+		return
 	}
-	var out []wanted
-	for n, i := range missing {
+	for n, i := range b.missing {
 		if !states[n].Present {
 			b.results[i].Reason = Absent
 		} else if w, ok := b.plan(i, states[n].Bytes); ok {
-			out = append(out, w)
+			b.wanted = append(b.wanted, w)
 		}
 	}
-	return out
 }
 
 // plan decides from the size of an object whether it is worth reading. Where the Store does not tell
 // the size, the most that the contract allows is assumed.
 func (b *batch) plan(i int, size int64) (wanted, bool) {
-	least, most := sizes(b.r.cfg.Protocol, b.items[i].Contract)
+	c := b.items[i].Contract
+	least, most := sizes(b.r.cfg.Protocol, c)
 	w := wanted{i: i, want: store.Want{Key: b.items[i].Key, Bytes: int(most), Exact: least == most}}
 	if size > 0 {
 		if size < least || size > most {
@@ -70,6 +124,10 @@ func (b *batch) plan(i int, size int64) (wanted, bool) {
 	if int64(w.want.Bytes) > b.r.cfg.ReadBufferBytes {
 		b.results[i].Reason = Oversize
 		b.results[i].Err = fmt.Errorf("resolve: object of %d bytes exceeds store_read_buffer_bytes (%d)", w.want.Bytes, b.r.cfg.ReadBufferBytes)
+		return w, false
+	}
+	if b.r.loses(int64(w.want.Bytes), c) {
+		b.results[i].Reason = Recompute
 		return w, false
 	}
 	return w, true
@@ -106,85 +164,4 @@ func (b *batch) chunk(ws []wanted) int {
 		}
 	}
 	return len(ws)
-}
-
-// read gets one chunk. Objects for which the arena has no room are asked for once more after the
-// cache made some.
-func (b *batch) read(ctx context.Context, ws []wanted) {
-	full := b.readOnce(ctx, ws)
-	if len(full) == 0 {
-		return
-	}
-	bytes := int64(0)
-	for _, w := range full {
-		bytes += int64(w.want.Bytes)
-	}
-	if b.r.cfg.Cache != nil && b.r.cfg.Cache.Evict(bytes) > 0 {
-		b.readOnce(ctx, full)
-	}
-}
-
-// readOnce returns the items that failed for lack of memory; they are marked as failed all the same.
-func (b *batch) readOnce(ctx context.Context, ws []wanted) (full []wanted) {
-	wants := make([]store.Want, len(ws))
-	for n, w := range ws {
-		wants[n] = w.want
-	}
-	gots := b.r.cfg.Store.Get(ctx, wants)
-	if len(gots) != len(ws) {
-		releaseAll(gots)
-		for _, w := range ws {
-			b.fail(w.i, fmt.Errorf("%w: %d answers to %d keys", store.ErrUnavailable, len(gots), len(ws)))
-		}
-		return nil
-	}
-	for n, w := range ws {
-		if gots[n].Err != nil {
-			b.fail(w.i, gots[n].Err)
-			if errors.Is(gots[n].Err, arena.ErrFull) {
-				full = append(full, w)
-			}
-			continue
-		}
-		b.accept(w.i, gots[n].Buf)
-	}
-	return full
-}
-
-func releaseAll(gots []store.Got) {
-	for _, g := range gots {
-		if g.Buf != nil {
-			g.Buf.Release()
-		}
-	}
-}
-
-// accept checks an object and keeps it. It takes over the reference.
-func (b *batch) accept(i int, buf *arena.Buf) {
-	it := b.items[i]
-	meta, _, err := b.r.cfg.Protocol.Open(buf.Bytes(), it.Key, it.Contract)
-	if err != nil {
-		buf.Release()
-		b.drop(i, err)
-		return
-	}
-	b.results[i] = Result{Buf: buf, Meta: meta, Source: control.SourceStore}
-	b.r.cfg.Metrics.bytes.Add(float64(buf.Len()))
-	if b.r.cfg.Cache != nil {
-		b.r.cfg.Cache.Put(it.Key, buf, meta)
-	}
-}
-
-// drop marks an item whose object is wrong, and the object for removal.
-func (b *batch) drop(i int, err error) {
-	b.results[i] = Result{Reason: reasonOf(err), Err: err}
-	b.wrong = append(b.wrong, b.items[i].Key)
-}
-
-// fail marks an item that the Store did not give.
-func (b *batch) fail(i int, err error) {
-	b.results[i] = Result{Reason: reasonOf(err), Err: err}
-	if r := b.results[i].Reason; r != Absent && r != NoMemory {
-		b.fault = err
-	}
 }

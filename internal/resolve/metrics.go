@@ -31,8 +31,11 @@ const (
 	Rejected    Reason = "rejected"
 	Unavailable Reason = "unavailable"
 	Unconfirmed Reason = "unconfirmed"
-	Timeout     Reason = "timeout"   // the Store took longer than Config.Timeout, or the caller's deadline
-	Cancelled   Reason = "cancelled" // by the caller
+	Timeout     Reason = "timeout"    // the Store took longer than Config.Timeout, or the caller's deadline
+	Cancelled   Reason = "cancelled"  // by the caller
+	Expired     Reason = "expired"    // its lease ran out, twice
+	Recompute   Reason = "recompute"  // encoding is expected to be faster
+	Distrusted  Reason = "distrusted" // an earlier call for its key was unconfirmed
 )
 
 // reasons tells the Reason of an error by what it wraps; the first match counts, so a cause stands
@@ -41,17 +44,19 @@ var reasons = []struct {
 	is     error
 	reason Reason
 }{
+	{store.ErrUnconfirmed, Unconfirmed},
+	{store.ErrDistrusted, Distrusted},
 	{context.Canceled, Cancelled},
 	{context.DeadlineExceeded, Timeout},
 	{embedding.ErrMalformed, Malformed},
 	{embedding.ErrForeign, Foreign},
 	{embedding.ErrContract, Contract},
 	{embedding.ErrCorrupt, Corrupt},
+	{store.ErrExpired, Expired},
 	{store.ErrMiss, Absent},
 	{arena.ErrFull, NoMemory},
 	{arena.ErrTooLarge, NoMemory},
 	{store.ErrRejected, Rejected},
-	{store.ErrUnconfirmed, Unconfirmed},
 }
 
 func reasonOf(err error) Reason {
@@ -63,11 +68,24 @@ func reasonOf(err error) Reason {
 	return Unavailable
 }
 
+// allReasons lists every Reason.
+var allReasons = []Reason{Absent, NoStore, Oversize, Malformed, Foreign, Contract, Corrupt, NoMemory, Rejected,
+	Unavailable, Unconfirmed, Timeout, Cancelled, Expired, Recompute, Distrusted}
+
+// outcomeKey is what items are counted by.
+type outcomeKey struct {
+	source control.Source // "" for a miss
+	reason Reason
+}
+
 // Metrics counts what became of items. It is a prometheus.Collector.
 type Metrics struct {
-	items        *prometheus.CounterVec // by result and reason
+	items        *prometheus.CounterVec            // by result and reason
+	counters     map[outcomeKey]prometheus.Counter // those of items; never changed
 	bytes        prometheus.Counter
 	localDropped prometheus.Counter
+	hedged       prometheus.Counter
+	hedgeWon     prometheus.Counter
 }
 
 // NewMetrics returns counters at zero. Every result and reason is there from the start, so that a
@@ -76,33 +94,30 @@ func NewMetrics() *Metrics {
 	m := &Metrics{
 		items: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "afterimage_resolve_items_total",
-			Help: "Items by result (local, store, miss) and, for a miss, its reason.",
+			Help: "Items by result (local, store, encoded, miss) and, for a miss, its reason.",
 		}, []string{"result", "reason"}),
-		bytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "afterimage_resolve_store_bytes_total",
-			Help: "Bytes of objects taken from the Store.",
-		}),
-		localDropped: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "afterimage_resolve_local_dropped_total",
-			Help: "Entries of the local cache dropped because they broke the contract of their reader.",
-		}),
+		counters:     map[outcomeKey]prometheus.Counter{},
+		bytes:        counter("store_bytes_total", "Bytes of objects taken from the Store."),
+		localDropped: counter("local_dropped_total", "Entries of the local cache dropped because they broke the contract of their reader."),
+		hedged:       counter("hedged_total", "Items encoded as well because their read was late."),
+		hedgeWon:     counter("hedge_won_total", "Items whose encode was faster than their late read."),
 	}
-	m.items.WithLabelValues(string(control.SourceLocal), "")
-	m.items.WithLabelValues(string(control.SourceStore), "")
-	for _, r := range []Reason{Absent, NoStore, Oversize, Malformed, Foreign, Contract, Corrupt, NoMemory,
-		Rejected, Unavailable, Unconfirmed, Timeout, Cancelled} {
-		m.items.WithLabelValues("miss", string(r))
+	for _, s := range []control.Source{control.SourceLocal, control.SourceStore, control.SourceEncoded} {
+		m.counters[outcomeKey{source: s}] = m.items.WithLabelValues(string(s), "")
+	}
+	for _, r := range allReasons {
+		m.counters[outcomeKey{reason: r}] = m.items.WithLabelValues("miss", string(r))
 	}
 	return m
 }
 
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: "afterimage_resolve_" + name, Help: help})
+}
+
 func (m *Metrics) count(results []Result) {
-	for _, r := range results {
-		result := string(r.Source)
-		if r.Buf == nil {
-			result = "miss"
-		}
-		m.items.WithLabelValues(result, string(r.Reason)).Inc()
+	for i := range results {
+		m.counters[outcomeKey{results[i].Source, results[i].Reason}].Inc()
 	}
 }
 
@@ -112,6 +127,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCo
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.items.Collect(ch)
-	m.bytes.Collect(ch)
-	m.localDropped.Collect(ch)
+	for _, c := range []prometheus.Counter{m.bytes, m.localDropped, m.hedged, m.hedgeWon} {
+		c.Collect(ch)
+	}
 }

@@ -8,7 +8,12 @@
 // key and the contract of its item, so a wrong one is a miss of that item alone; it is counted by
 // reason and removed from the Store, so that the right one can take its place.
 //
-// A fault of the Store is a miss too: it costs at most the Timeout, never the request.
+// A fault of the Store is a miss too: it costs at most the Timeout, never the request. What the Store
+// cannot account for is quarantined (store.Guard).
+//
+// A read can cost more than the encode that it saves. An Estimator learns what both take; with
+// ReadOrRecompute a read that is expected to lose is not made, and with Hedge one that is late runs
+// against an encode.
 //
 // Flight is the other half of encoding once: callers that miss the same key at once take turns.
 package resolve
@@ -19,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,16 +45,26 @@ type Cache interface {
 
 // Config sets up a Resolver. Zero values mean the default, which each field names.
 type Config struct {
-	Cache    Cache              // nil: nothing is kept
-	Store    store.Store        // nil: there is no shared Store
+	Cache Cache // nil: nothing is kept
+	// Store is the shared Store; nil: there is none. Unless it is a *store.Guard already, it is put
+	// behind one that drains.
+	Store    store.Store
 	Protocol embedding.Protocol // format of the objects; required
 	// ReadBufferBytes bounds the objects of one batch, so the memory that reads take at once; 128 MiB.
 	// A larger object is encoded instead.
 	ReadBufferBytes int64
 	// Timeout bounds all Store calls of one Resolve; 2 s.
 	Timeout time.Duration
-	Metrics *Metrics     // NewMetrics()
-	Logger  *slog.Logger // slog.Default(); one line when the Store fails, one when it is back
+	// Reap returns the fault of a publication that no worker survives; nil: there is none. It is asked
+	// before anything else.
+	Reap func() error
+	// ReadOrRecompute leaves out reads that are expected to take longer than encoding.
+	ReadOrRecompute bool
+	// Hedge starts an encode beside a read that is late, where the caller of ResolveOr offers one.
+	Hedge     bool
+	Estimator *Estimator   // NewEstimator()
+	Metrics   *Metrics     // NewMetrics()
+	Logger    *slog.Logger // slog.Default(); one line when the Store fails, one when it is back
 }
 
 // Item asks for one embedding.
@@ -62,15 +78,22 @@ type Item struct {
 type Result struct {
 	Buf    *arena.Buf
 	Meta   embedding.Meta
-	Source control.Source // SourceLocal or SourceStore
+	Source control.Source // SourceLocal, SourceStore or, after a hedge, SourceEncoded
 	Reason Reason         // "" with a Buf
 	Err    error          // what the Store or the check said; nil for a plain miss
 }
 
+// Encode makes the object of the item with index i. The caller owns one reference of the Buf. It must
+// return soon after ctx ends, and may be called from several goroutines at once.
+type Encode func(ctx context.Context, i int) (*arena.Buf, embedding.Meta, error)
+
 // Resolver finds embeddings. Its methods may be called from any goroutine.
 type Resolver struct {
-	cfg     Config
-	failing atomic.Bool // the last Store call failed; for the log
+	cfg        Config
+	batches    sync.Pool      // of *batch
+	failing    atomic.Bool    // the last Store call failed; for the log
+	skipped    atomic.Uint64  // reads left out by ReadOrRecompute
+	background sync.WaitGroup // losers of hedges
 }
 
 // New returns a Resolver.
@@ -79,6 +102,9 @@ func New(cfg Config) (*Resolver, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 2*time.Second)
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics()
+	}
+	if cfg.Estimator == nil {
+		cfg.Estimator = NewEstimator()
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -91,40 +117,77 @@ func New(cfg Config) (*Resolver, error) {
 	case cfg.Timeout < 0:
 		return nil, fmt.Errorf("resolve: Timeout is %v, want more than 0", cfg.Timeout)
 	}
-	return &Resolver{cfg: cfg}, nil
+	if _, ok := cfg.Store.(*store.Guard); !ok && cfg.Store != nil {
+		g, err := store.NewGuard(store.GuardConfig{Store: cfg.Store, Logger: cfg.Logger})
+		if err != nil {
+			return nil, err
+		}
+		cfg.Store = g
+	}
+	r := &Resolver{cfg: cfg}
+	r.batches.New = func() any { return &batch{r: r} }
+	return r, nil
 }
 
 // Metrics returns the counters of r.
 func (r *Resolver) Metrics() *Metrics { return r.cfg.Metrics }
 
-// Resolve answers each item in order. Equal items are looked up once and share one Buf, each with a
-// reference of its own. It returns soon after ctx ends.
+// Estimator returns what r knows of the time that reads and encodes take. Whoever encodes tells it.
+func (r *Resolver) Estimator() *Estimator { return r.cfg.Estimator }
+
+// Wait returns when nothing runs in the background any more. It is called after the last Resolve and
+// before the memory that encodes use is given back.
+func (r *Resolver) Wait() { r.background.Wait() }
+
+// Resolve answers each item in order.
 func (r *Resolver) Resolve(ctx context.Context, items []Item) []Result {
 	results := make([]Result, len(items))
-	first := make(map[Item]int, len(items))
-	var missing []int
-	for i, it := range items {
-		if _, ok := first[it]; ok {
-			continue
+	r.ResolveOr(ctx, items, results, nil)
+	return results
+}
+
+// ResolveOr answers each item in order, into results, which has the length of items. Items with equal
+// keys are looked up once and share one Buf, each with a reference of its own. It returns soon after ctx
+// ends. encode serves Hedge and may be nil.
+//
+// When the Store has nothing, ResolveOr makes one Store call and allocates nothing itself, provided that
+// ctx ends within Timeout anyway; otherwise it makes a timer.
+func (r *Resolver) ResolveOr(ctx context.Context, items []Item, results []Result, encode Encode) {
+	if err := r.reap(); err != nil {
+		for i := range results {
+			results[i] = Result{Reason: reasonOf(err), Err: err}
 		}
-		first[it] = i
-		if !r.local(it, &results[i]) {
-			missing = append(missing, i)
+		r.cfg.Metrics.count(results)
+		return
+	}
+	b := r.batches.Get().(*batch)
+	b.items, b.results, b.encode, b.caller = items, results, encode, ctx
+	b.lead()
+	for i := range items {
+		results[i] = Result{}
+		if b.leader[i] == i && !r.local(items[i], &results[i]) {
+			b.missing = append(b.missing, i)
 		}
 	}
-	if len(missing) > 0 {
-		r.fromStore(ctx, items, results, missing)
+	if len(b.missing) > 0 {
+		r.fromStore(ctx, b)
 	}
-	for i, it := range items {
-		if j := first[it]; j != i {
-			results[i] = results[j]
-			if results[i].Buf != nil {
-				results[i].Buf.Retain()
-			}
+	for i, j := range b.leader {
+		if j != i {
+			b.follow(i, j)
 		}
 	}
 	r.cfg.Metrics.count(results)
-	return results
+	b.clear()
+	r.batches.Put(b)
+}
+
+// reap asks for a fault that ends the worker.
+func (r *Resolver) reap() error {
+	if r.cfg.Reap == nil {
+		return nil
+	}
+	return r.cfg.Reap()
 }
 
 // local looks into the cache. An entry that breaks the contract is dropped: the key was right, so it
@@ -148,21 +211,23 @@ func (r *Resolver) local(it Item, res *Result) bool {
 }
 
 // fromStore fills the results of items that the cache lacks.
-func (r *Resolver) fromStore(ctx context.Context, items []Item, results []Result, missing []int) {
+func (r *Resolver) fromStore(ctx context.Context, b *batch) {
 	if r.cfg.Store == nil {
-		for _, i := range missing {
-			results[i].Reason = NoStore
+		for _, i := range b.missing {
+			b.results[i].Reason = NoStore
 		}
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
-	defer cancel()
-	b := batch{r: r, items: items, results: results}
-	wanted := b.ask(ctx, missing)
-	for len(wanted) > 0 {
-		n := b.chunk(wanted)
-		b.read(ctx, wanted[:n])
-		wanted = wanted[n:]
+	if end, ok := ctx.Deadline(); !ok || time.Until(end) > r.cfg.Timeout {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.cfg.Timeout)
+		defer cancel()
+	}
+	b.ask(ctx)
+	for ws := b.wanted; len(ws) > 0; {
+		n := b.chunk(ws)
+		b.read(ctx, ws[:n])
+		ws = ws[n:]
 	}
 	if len(b.wrong) > 0 {
 		if err := r.cfg.Store.Remove(ctx, b.wrong); err != nil {

@@ -5,6 +5,7 @@ package testkit
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -27,28 +28,44 @@ const (
 // Fault is what goes wrong with one kind of call. Zero fields leave that part alone.
 type Fault struct {
 	Err   error         // the call, or each item of a Get, fails with it
+	Times int           // the fault mends itself after so many calls; 0 is never
 	Delay time.Duration // the call waits first, or until its ctx ends
 	Hold  chan struct{} // the call waits until it is closed, or its ctx ends
+	// BytesPerSecond makes a Get or Put wait for its bytes; 0 is no limit.
+	BytesPerSecond int64
 	// Mangle changes each object that a Get returns. It gets a copy of the bytes and returns what the
-	// reader shall see: corrupt, short, or another object altogether.
+	// reader shall see: corrupt, short, long, or another object altogether.
 	Mangle func(embedding.Key, []byte) []byte
 	// Keys limits Err and Mangle of a Get to these keys; nil is all.
 	Keys map[embedding.Key]bool
+	// Answer changes the whole answer to a Get: too short, without a class, twice the same. It owns the
+	// references of what it leaves out.
+	Answer func([]store.Got) []store.Got
+	// States changes the whole answer to an Exists.
+	States func([]store.State) []store.State
+	// LastOnly answers a key that a Get names twice as some Stores do: all are reported as read, and
+	// only the last one is.
+	LastOnly bool
 }
 
 // FaultStore is a Store whose calls go wrong on demand, and are counted. It owns the inner Store.
+//
+// A Get that fails as unconfirmed behaves like a real one: it has memory of the reader, which it
+// keeps, and may write into later (WriteLate) until the Store is closed.
 type FaultStore struct {
-	store.Store
 	arena *arena.Arena
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below
+	inner  store.Store
 	faults map[Call]Fault
 	calls  map[Call]int
+	twice  int          // batches that named a key twice
+	late   []*arena.Buf // memory that is still being written
 }
 
 // NewFaultStore wraps inner. Mangled objects are written to a.
 func NewFaultStore(inner store.Store, a *arena.Arena) *FaultStore {
-	return &FaultStore{Store: inner, arena: a, faults: map[Call]Fault{}, calls: map[Call]int{}}
+	return &FaultStore{inner: inner, arena: a, faults: map[Call]Fault{}, calls: map[Call]int{}}
 }
 
 // Set makes call fail as f says from here on; the zero Fault mends it.
@@ -65,99 +82,155 @@ func (s *FaultStore) Calls(call Call) int {
 	return s.calls[call]
 }
 
-// enter counts a call and waits as its fault says.
-func (s *FaultStore) enter(ctx context.Context, call Call) (Fault, error) {
+// AllCalls returns how many calls of all kinds were made.
+func (s *FaultStore) AllCalls() (n int) {
 	s.mu.Lock()
-	f := s.faults[call]
-	s.calls[call]++
+	defer s.mu.Unlock()
+	for c := range maps.Values(s.calls) {
+		n += c
+	}
+	return n
+}
+
+// Twice returns how many batches named a key twice, which no caller should.
+func (s *FaultStore) Twice() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.twice
+}
+
+// Restart replaces the Store by another one, as a restart does that loses all objects.
+func (s *FaultStore) Restart(fresh store.Store) error {
+	s.mu.Lock()
+	old := s.inner
+	s.inner = fresh
 	s.mu.Unlock()
+	return old.Close()
+}
+
+// WriteLate writes b all over the memory of every Get that was unconfirmed, and returns how many bytes
+// it wrote.
+func (s *FaultStore) WriteLate(b byte) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, buf := range s.late {
+		mem := buf.Bytes()
+		for i := range mem {
+			mem[i] = b
+		}
+		n += len(mem)
+	}
+	return n
+}
+
+// enter counts a call and waits as its fault says.
+func (s *FaultStore) enter(ctx context.Context, call Call, bytes int64) (store.Store, Fault, error) {
+	s.mu.Lock()
+	f, inner := s.faults[call], s.inner
+	s.calls[call]++
+	if f.Times == 1 {
+		delete(s.faults, call)
+	} else if f.Times > 1 {
+		left := f
+		left.Times--
+		s.faults[call] = left
+	}
+	s.mu.Unlock()
+	wait := f.Delay
+	if f.BytesPerSecond > 0 {
+		wait += time.Duration(float64(bytes) / float64(f.BytesPerSecond) * float64(time.Second))
+	}
 	var late <-chan time.Time
-	if f.Delay > 0 {
-		t := time.NewTimer(f.Delay)
+	if wait > 0 {
+		t := time.NewTimer(wait)
 		defer t.Stop()
 		late = t.C
 	}
 	if late == nil && f.Hold == nil {
-		return f, nil
+		return inner, f, nil
 	}
 	select {
 	case <-late:
 	case <-f.Hold:
 	case <-ctx.Done():
-		return f, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
+		return inner, f, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
 	}
-	return f, nil
+	return inner, f, nil
 }
 
 // Exists implements store.Store.
 func (s *FaultStore) Exists(ctx context.Context, keys []embedding.Key) ([]store.State, error) {
-	f, err := s.enter(ctx, Exists)
+	s.countTwice(keys)
+	inner, f, err := s.enter(ctx, Exists, 0)
 	if err == nil {
 		err = f.Err
 	}
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.Exists(ctx, keys)
+	states, err := inner.Exists(ctx, keys)
+	if err == nil && f.States != nil {
+		states = f.States(states)
+	}
+	return states, err
 }
 
-// Get implements store.Store.
-func (s *FaultStore) Get(ctx context.Context, wants []store.Want) []store.Got {
-	f, err := s.enter(ctx, Get)
-	if err != nil {
-		gots := make([]store.Got, len(wants))
-		for i := range gots {
-			gots[i].Err = err
-		}
-		return gots
+func (s *FaultStore) countTwice(keys []embedding.Key) {
+	seen := map[embedding.Key]bool{}
+	for _, k := range keys {
+		seen[k] = true
 	}
-	gots := s.Store.Get(ctx, wants)
-	for i, g := range gots {
-		if g.Buf == nil || f.Keys != nil && !f.Keys[wants[i].Key] {
-			continue
-		}
-		if f.Err != nil {
-			g.Buf.Release()
-			gots[i] = store.Got{Err: f.Err}
-		} else if f.Mangle != nil {
-			gots[i] = s.mangle(wants[i].Key, g.Buf, f.Mangle)
-		}
+	if len(seen) < len(keys) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.twice++
 	}
-	return gots
-}
-
-func (s *FaultStore) mangle(k embedding.Key, b *arena.Buf, f func(embedding.Key, []byte) []byte) store.Got {
-	defer b.Release()
-	obj := f(k, append([]byte(nil), b.Bytes()...))
-	nb, err := s.arena.Reserve(len(obj))
-	if err != nil {
-		return store.Got{Err: fmt.Errorf("%w: %w", store.ErrRejected, err)}
-	}
-	copy(nb.Bytes(), obj)
-	nb.Commit()
-	return store.Got{Buf: nb}
 }
 
 // Put implements store.Store.
 func (s *FaultStore) Put(ctx context.Context, k embedding.Key, b *arena.Buf, o store.PutOptions) error {
-	f, err := s.enter(ctx, Put)
+	inner, f, err := s.enter(ctx, Put, int64(b.Len()))
 	if err == nil {
 		err = f.Err
 	}
 	if err != nil {
 		return err
 	}
-	return s.Store.Put(ctx, k, b, o)
+	return inner.Put(ctx, k, b, o)
 }
 
 // Remove implements store.Store.
 func (s *FaultStore) Remove(ctx context.Context, keys []embedding.Key) error {
-	f, err := s.enter(ctx, Remove)
+	inner, f, err := s.enter(ctx, Remove, 0)
 	if err == nil {
 		err = f.Err
 	}
 	if err != nil {
 		return err
 	}
-	return s.Store.Remove(ctx, keys)
+	return inner.Remove(ctx, keys)
+}
+
+// Events implements store.Store.
+func (s *FaultStore) Events(ctx context.Context) <-chan store.Event { return s.current().Events(ctx) }
+
+// Capabilities implements store.Store.
+func (s *FaultStore) Capabilities() store.Capabilities { return s.current().Capabilities() }
+
+func (s *FaultStore) current() store.Store {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inner
+}
+
+// Close implements store.Store. Nothing is written late any more.
+func (s *FaultStore) Close() error {
+	s.mu.Lock()
+	late := s.late
+	s.late = nil
+	s.mu.Unlock()
+	for _, b := range late {
+		b.Release()
+	}
+	return s.current().Close()
 }
