@@ -107,7 +107,7 @@ func (f *fleet) probe(ctx context.Context, i int) {
 	}
 	f.set(i, is)
 	if is.Up != was.Up || (is.Why != was.Why && !is.Up) {
-		f.log.Info("worker", "role", role, "url", is.URL, "name", is.Seen.Name, "up", is.Up, "why", is.Why)
+		f.log.Info("worker", "kind", role, "url", is.URL, "name", is.Seen.Name, "up", is.Up, "why", is.Why)
 	}
 }
 
