@@ -2,7 +2,10 @@
 
 package config
 
-import "time"
+import (
+	"net"
+	"time"
+)
 
 // Limits that keep a slip of the finger from looking like a fault of the program.
 const (
@@ -96,6 +99,9 @@ func (c *checker) prefill() {
 	p := &c.l.Config.Prefill
 	c.address("prefill.listen", p.Listen)
 	c.address("prefill.data_listen", p.DataListen)
+	if host, _, err := net.SplitHostPort(p.DataListen); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
+		c.fault("prefill.data_listen", "no address to send to; name one of this host's that Encoders can reach")
+	}
 	c.bytes("prefill.arena_bytes", p.ArenaBytes, MiB)
 	c.duration("prefill.prepare_timeout", p.PrepareTimeout, time.Second)
 	c.duration("prefill.item_timeout", p.ItemTimeout, time.Second)
