@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package system
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// described takes a metric's description apart.
+var described = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "(.*?)"(?:, unit: "[^"]*")?, constLabels: \{\}, variableLabels: \{(.*)\}\}$`)
+
+// TestDocumentListsAllMetrics compares the table of series in docs/operations.md with what the roles of a
+// fleet register. On failure, copy the rows that it prints.
+func TestDocumentListsAllMetrics(t *testing.T) {
+	const document = "../../docs/operations.md"
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Metrics\n")
+	section, _, _ = strings.Cut(section, "\n##")
+	var got []string
+	for line := range strings.Lines(section) {
+		if strings.HasPrefix(line, "| `afterimage_") {
+			got = append(got, strings.TrimSuffix(line, "\n"))
+		}
+	}
+	f := newFleet(t, nil)
+	roles := map[string][]string{} // by row without its roles
+	for _, r := range []struct {
+		role string
+		reg  *prometheus.Registry
+	}{{"gateway", f.gateway.reg}, {"encoder", f.encoders[0].reg}, {"prefill", f.prefill.reg}, {"store", f.storeReg}} {
+		for _, row := range seriesOf(t, r.reg) {
+			roles[row] = append(roles[row], r.role)
+		}
+	}
+	var want []string
+	for row, by := range roles {
+		want = append(want, fmt.Sprintf(row, strings.Join(by, ", ")))
+	}
+	slices.Sort(want)
+	// Alerts and advice may name only what there is.
+	for _, name := range regexp.MustCompile(`afterimage_[a-z0-9_]+`).FindAllString(string(text), -1) {
+		if !slices.ContainsFunc(want, func(row string) bool { return strings.HasPrefix(row, "| `"+name+"`") }) {
+			t.Errorf("%s names %s, which no role registers", document, name)
+		}
+	}
+	if len(want) < 40 {
+		t.Errorf("only %d series found", len(want))
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("%s differs from what is registered (-want +got):\n%s\nThe rows are:\n%s", document, d, strings.Join(want, "\n"))
+	}
+}
+
+// seriesOf describes the project's series of a registry, each as a row with %s for the role.
+func seriesOf(t *testing.T, reg *prometheus.Registry) []string {
+	t.Helper()
+	descs := make(chan *prometheus.Desc)
+	go func() { defer close(descs); reg.Describe(descs) }()
+	var rows []string
+	for d := range descs {
+		m := described.FindStringSubmatch(d.String())
+		switch {
+		case m == nil:
+			t.Errorf("cannot read %s", d)
+		case strings.HasPrefix(m[1], "afterimage_"):
+			row := fmt.Sprintf("| `%s` | %%s | %s | %s |", m[1], labelsOf(m[3]), m[2])
+			if !slices.Contains(rows, row) { // collectors may describe a series once per label value
+				rows = append(rows, row)
+			}
+		}
+	}
+	return rows
+}
+
+// labelsOf lists label names as the document does.
+func labelsOf(names string) string {
+	if names == "" {
+		return "-"
+	}
+	return "`" + strings.ReplaceAll(names, ",", "`, `") + "`"
+}
