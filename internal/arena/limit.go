@@ -17,22 +17,32 @@ import (
 
 // checkSize refuses an arena that could never be populated. Without it the kernel would end the
 // process at some later write.
-func checkSize(n int64) error {
+func checkSize(n int64) error { return checkLimit(n, memory(), os.DirFS("/")) }
+
+// Limit returns the most bytes of memory that this process can have, and whose limit that is, in
+// words.
+func Limit() (bytes int64, whose string) { return limitOf(memory(), os.DirFS("/")) }
+
+// memory returns the machine's RAM in bytes, or no limit where it cannot be told.
+func memory() int64 {
 	var info unix.Sysinfo_t
-	ram := int64(math.MaxInt64)
-	if unix.Sysinfo(&info) == nil {
-		ram = int64(info.Totalram) * int64(info.Unit)
+	if unix.Sysinfo(&info) != nil {
+		return math.MaxInt64
 	}
-	return checkLimit(n, ram, os.DirFS("/"))
+	return int64(info.Totalram) * int64(info.Unit)
 }
 
-// checkLimit compares n with the machine's ram and with the cgroup limits found in root.
-func checkLimit(n, ram int64, root fs.FS) error {
-	limit, whose := ram, "memory of this machine"
-	if l, name, ok := cgroupLimit(root); ok && l < limit {
-		limit, whose = l, "memory limit of cgroup "+name
+// limitOf returns the lower of the machine's ram and the cgroup limits found in root.
+func limitOf(ram int64, root fs.FS) (limit int64, whose string) {
+	if l, name, ok := cgroupLimit(root); ok && l < ram {
+		return l, "memory limit of cgroup " + name
 	}
-	if n > limit {
+	return ram, "memory of this machine"
+}
+
+// checkLimit compares n with what limitOf says.
+func checkLimit(n, ram int64, root fs.FS) error {
+	if limit, whose := limitOf(ram, root); n > limit {
 		return fmt.Errorf("arena: %d bytes exceed the %s, %d bytes: lower arena_bytes", n, whose, limit)
 	}
 	return nil

@@ -5,11 +5,14 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -18,7 +21,7 @@ import (
 
 // askCmd asks a gateway.
 type askCmd struct {
-	Prompt      string        `arg:"" placeholder:"PROMPT" help:"The question."`
+	Prompt      string        `arg:"" optional:"" placeholder:"PROMPT" help:"The question."`
 	Image       []string      `short:"i" placeholder:"FILE" help:"Image file to ask about; give it again for more. They stand before the question, in order."`
 	URL         string        `placeholder:"URL" default:"http://127.0.0.1:8000" env:"AFTERIMAGE_URL" help:"Gateway to ask (default ${default}). [$$AFTERIMAGE_URL]"`
 	Model       string        `placeholder:"NAME" help:"Model to ask. Empty takes the only one."`
@@ -40,17 +43,38 @@ func (c *askCmd) Run(a *app) error {
 	return runAsk(ctx, c, a.Stdout)
 }
 
-// runAsk asks and prints.
-func runAsk(ctx context.Context, c *askCmd, stdout io.Writer) error {
+// question checks the flags and reads the images.
+func (c *askCmd) question() (client.Question, error) {
 	q := client.Question{
 		Model: c.Model, Text: c.Prompt, MaxTokens: c.MaxTokens, Temperature: c.Temperature, Seed: c.Seed, Encoder: c.Encoder,
 	}
+	u, err := url.Parse(c.URL)
+	switch {
+	case c.Prompt == "":
+		return q, usageError{errors.New(`the question is missing; write it behind the flags, e.g. "What is in this picture?"`)}
+	case c.MaxTokens < 1:
+		return q, usageError{fmt.Errorf("--max-tokens %d: give at least 1", c.MaxTokens)}
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return q, usageError{fmt.Errorf("--url %s: not the address of a gateway; write http://HOST:PORT", c.URL)}
+	}
 	for _, name := range c.Image {
 		b, err := os.ReadFile(name)
+		if pe, ok := errors.AsType[*os.PathError](err); ok {
+			err = pe.Err
+		}
 		if err != nil {
-			return usageError{fmt.Errorf("--image: %w", err)}
+			return q, usageError{fmt.Errorf("--image %s: %w; give an image file", name, err)}
 		}
 		q.Images = append(q.Images, b)
+	}
+	return q, nil
+}
+
+// runAsk asks and prints.
+func runAsk(ctx context.Context, c *askCmd, stdout io.Writer) error {
+	q, err := c.question()
+	if err != nil {
+		return err
 	}
 	show := func(s string) { fmt.Fprint(stdout, s) }
 	if c.JSON {
@@ -61,6 +85,9 @@ func runAsk(ctx context.Context, c *askCmd, stdout io.Writer) error {
 	if err != nil {
 		if answer.Text != "" && !c.JSON {
 			fmt.Fprintln(stdout)
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return fmt.Errorf("no gateway answers at %s: start one with 'afterimage up', or name another with --url", c.URL)
 		}
 		return err
 	}

@@ -73,6 +73,11 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
+// toldError marks an error that the user hears of from another process.
+type toldError struct{ error }
+
+func (e toldError) Unwrap() error { return e.error }
+
 // exited carries the status of a flag that ends the program, such as --help, out of the parser.
 type exited int
 
@@ -92,12 +97,27 @@ func (p Program) Main(ctx context.Context) (status int) {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
-	kctx, err := parser.Parse(args)
+	kctx, err := parser.Parse(joinNegatives(args))
 	if err != nil {
 		return p.fail(usageError{err}, commandOf(err))
 	}
 	err = kctx.Run(&app{Program: p, ctx: ctx, kong: kctx})
 	return p.fail(err, kctx.Command())
+}
+
+// joinNegatives turns "--flag -1" into "--flag=-1": a negative number is a value, to be refused by the
+// flag that it was given to, and not a flag of its own.
+func joinNegatives(args []string) []string {
+	var out []string
+	for i, arg := range args {
+		number := len(arg) > 1 && arg[0] == '-' && arg[1] >= '0' && arg[1] <= '9'
+		if number && i > 0 && strings.HasPrefix(args[i-1], "--") && len(args[i-1]) > 2 && !strings.Contains(args[i-1], "=") {
+			out[len(out)-1] += "=" + arg
+			continue
+		}
+		out = append(out, arg)
+	}
+	return out
 }
 
 // parser returns a parser of the command line.
@@ -117,6 +137,9 @@ func (p Program) parser() *kong.Kong {
 func (p Program) fail(err error, command string) int {
 	if err == nil {
 		return exitOK
+	}
+	if _, told := errors.AsType[toldError](err); told {
+		return exitFailure
 	}
 	fmt.Fprintf(p.Stderr, "afterimage: error: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
 	if _, ok := errors.AsType[usageError](err); !ok {

@@ -44,8 +44,23 @@ func (p *process) ready(model string) error {
 	if p.data != nil {
 		l.Data = p.data.Addr().String()
 	}
-	p.log.Info("listening", "address", l.Listen, "data", l.Data, "model", model)
+	about := []any{"address", l.Listen}
+	for _, a := range [][2]string{{"data", l.Data}, {"model", model}} {
+		if a[1] != "" {
+			about = append(about, a[0], a[1])
+		}
+	}
+	p.log.Log(context.Background(), lifeLevel(), "listening", about...)
 	return supervise.Notify(l)
+}
+
+// lifeLevel is the level for the start and end of a process: its supervisor, if it has one, tells of
+// those by itself.
+func lifeLevel() slog.Level {
+	if supervise.Supervised() {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
 }
 
 // mux returns the endpoints that every role has, to be added to. isReady and isLive may be nil.
@@ -83,8 +98,19 @@ func (a *app) runRole(role config.Role, file string, name func(*config.Config) s
 	defer done()
 
 	p := &process{role: role, name: name(&l.Config), registry: admin.NewRegistry(), drain: time.Duration(l.Server.Drain)}
-	p.log = newLogger(a.Stderr, l.Log).With("role", p.name)
+	p.log = newLogger(a.Stderr, l.Log).With("process", p.name)
 	slog.SetDefault(p.log)
+	if err = p.listenAndRun(ctx, l, at, run); ctx.Err() != nil {
+		p.log.Log(context.Background(), lifeLevel(), "stopped", "why", context.Cause(ctx))
+	}
+	if err != nil && supervise.Refuse(err) {
+		return toldError{err}
+	}
+	return err
+}
+
+// listenAndRun opens the listeners, runs the role and closes them.
+func (p *process) listenAndRun(ctx context.Context, l *config.Loaded, at addresses, run roleRun) (err error) {
 	if p.http, err = listen("tcp", l, at.http); err != nil {
 		return err
 	}
@@ -95,11 +121,7 @@ func (a *app) runRole(role config.Role, file string, name func(*config.Config) s
 		}
 		defer p.data.Close()
 	}
-	err = run(ctx, l.Config, p)
-	if ctx.Err() != nil {
-		p.log.Info("stopped", "why", context.Cause(ctx))
-	}
-	return err
+	return run(ctx, l.Config, p)
 }
 
 // listen opens the listener whose address is the value of key.
@@ -118,6 +140,10 @@ func listen(network string, l *config.Loaded, key string) (ln net.Listener, err 
 		err, mend = errors.New("in use"), "stop what listens there, or give another address"
 	case network == "unix":
 		mend = "give the path of a socket to make"
+	default:
+		if no, ok := errors.AsType[syscall.Errno](err); ok {
+			err = no
+		}
 	}
 	return nil, fmt.Errorf("%s = %q (%s): %w; %s", key, address, l.Source(key), err, mend)
 }

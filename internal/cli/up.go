@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"afterimage/internal/arena"
 	"afterimage/internal/config"
 	"afterimage/internal/supervise"
 )
@@ -54,10 +55,10 @@ func (c *upCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := l.Validate(config.RoleUp); err != nil {
+	if err := errors.Join(l.Validate(config.RoleUp), checkTotal(&l.Config)); err != nil {
 		return usageError{err}
 	}
-	log := newLogger(a.Stderr, l.Log).With("role", "up")
+	log := newLogger(a.Stderr, l.Log)
 	// The gateway starts last; a port that is taken is told before anything is loaded.
 	probe, err := listen("tcp", l, "gateway.listen")
 	if err != nil {
@@ -90,7 +91,27 @@ func (c *upCmd) Run(a *app) error {
 	if stopErr := s.Stop(now); stopErr != nil {
 		return stopErr
 	}
+	if ctx.Err() != nil {
+		log.Info("stopped")
+	}
 	return err
+}
+
+// checkTotal refuses arenas that do not fit into memory together, of which the kernel would kill one
+// process after another.
+func checkTotal(c *config.Config) error {
+	total := config.Bytes(c.Up.Encoders)*c.Encoder.ArenaBytes + c.Prefill.ArenaBytes
+	if c.Store.Kind != config.StoreNone {
+		total += c.Store.Bytes
+	}
+	limit, whose := arena.Limit()
+	if int64(total) <= limit {
+		return nil
+	}
+	gib := func(n int64) float64 { return float64(n) / float64(config.GiB) }
+	return fmt.Errorf("%d x encoder.arena_bytes (%v) + prefill.arena_bytes (%v) + store.bytes (%v) are %.1f GiB, more than the %s, "+
+		"%.1f GiB; lower one of them or up.encoders", c.Up.Encoders, c.Encoder.ArenaBytes, c.Prefill.ArenaBytes, c.Store.Bytes,
+		gib(int64(total)), whose, gib(limit))
 }
 
 // upDefaults fills in what up chooses itself. It returns what to tell of the model.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"afterimage/internal/arena"
 	"afterimage/internal/config"
 	"afterimage/internal/model"
 	"afterimage/internal/supervise"
@@ -124,6 +125,25 @@ func TestUpTakesTheDemo(t *testing.T) {
 	}
 	if !strings.Contains(notice, "colours, not objects") {
 		t.Errorf("notice %q does not say what the demo is", notice)
+	}
+}
+
+func TestArenasMustFitTogether(t *testing.T) {
+	c := config.DefaultConfig()
+	if err := checkTotal(&c); err != nil {
+		t.Errorf("defaults: %v", err)
+	}
+	limit, _ := arena.Limit()
+	c.Encoder.ArenaBytes = config.Bytes(limit)/2 + 1
+	err := checkTotal(&c)
+	if err == nil || !strings.Contains(err.Error(), "2 x encoder.arena_bytes") || !strings.Contains(err.Error(), "lower one of them") {
+		t.Errorf("two arenas of more than half the memory: got %v", err)
+	}
+	c.Up.Encoders = 1
+	c.Prefill.ArenaBytes, c.Store.Bytes = config.MiB, config.Bytes(limit)
+	c.Store.Kind = config.StoreNone
+	if err := checkTotal(&c); err != nil {
+		t.Errorf("a Store that is off counts: %v", err)
 	}
 }
 

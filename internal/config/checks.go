@@ -63,7 +63,7 @@ func (c *checker) store() {
 	s := &c.l.Config.Store
 	c.oneOf("store.kind", s.Kind, StoreRAM, StoreNone)
 	c.address("store.listen", s.Listen)
-	c.bytes("store.bytes", s.Bytes, MiB)
+	c.memory("store.bytes", s.Bytes)
 	// Linux takes 108 bytes for the path of a socket, one of them the end.
 	if len(s.Path) > 107 {
 		c.fault("store.path", "too long for a socket; give a path of at most 107 bytes")
@@ -79,9 +79,9 @@ func (c *checker) encoder() {
 	}
 	e := &c.l.Config.Encoder
 	c.address("encoder.listen", e.Listen)
-	c.bytes("encoder.arena_bytes", e.ArenaBytes, MiB)
+	c.memory("encoder.arena_bytes", e.ArenaBytes)
 	c.bytes("encoder.cache_bytes", e.CacheBytes, 0)
-	if e.CacheBytes > e.ArenaBytes {
+	if e.CacheBytes > e.ArenaBytes && e.ArenaBytes >= MiB {
 		c.fault("encoder.cache_bytes", "larger than encoder.arena_bytes, of which it is a part (%v); lower it or raise the other", e.ArenaBytes)
 	}
 	if e.Name == "" {
@@ -102,7 +102,7 @@ func (c *checker) prefill() {
 	if host, _, err := net.SplitHostPort(p.DataListen); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
 		c.fault("prefill.data_listen", "no address to send to; name one of this host's that Encoders can reach")
 	}
-	c.bytes("prefill.arena_bytes", p.ArenaBytes, MiB)
+	c.memory("prefill.arena_bytes", p.ArenaBytes)
 	c.duration("prefill.prepare_timeout", p.PrepareTimeout, time.Second)
 	c.duration("prefill.item_timeout", p.ItemTimeout, time.Second)
 	if p.Name == "" {

@@ -92,13 +92,15 @@ func (l *Loaded) loadFile(path string) error {
 	case errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("--config %s: no such file; give the path of a TOML file, or leave the flag out", path)
 	case err != nil:
-		return fmt.Errorf("--config: %w", err)
-	case st.IsDir() || st.Size() > maxFileBytes:
-		return fmt.Errorf("--config %s: not a TOML file of at most %v", path, Bytes(maxFileBytes))
+		return fmt.Errorf("--config %s: %w", path, plain(err))
+	case !st.Mode().IsRegular():
+		return fmt.Errorf("--config %s: not a TOML file; give the path of one", path)
+	case st.Size() > maxFileBytes:
+		return fmt.Errorf("--config %s: larger than %v, so hardly a configuration; give the path of a TOML file", path, Bytes(maxFileBytes))
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("--config: %w", err)
+		return fmt.Errorf("--config %s: %w; give a file that this user can read", path, plain(err))
 	}
 	dec := toml.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
@@ -115,6 +117,14 @@ func (l *Loaded) loadFile(path string) error {
 		}
 	}
 	return nil
+}
+
+// plain drops the operation and path that package os puts before a cause.
+func plain(err error) error {
+	if pe, ok := errors.AsType[*os.PathError](err); ok {
+		return pe.Err
+	}
+	return err
 }
 
 // fileError says where in the file the fault is and, for an unknown key, which one was probably

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"afterimage/internal/arena"
 )
 
 // Role names the part of the program that a configuration is checked for.
@@ -97,6 +99,14 @@ func (c *checker) bytes(key string, value, least Bytes) {
 	}
 }
 
+// memory checks the size of an arena, which lies in RAM as a whole from the start.
+func (c *checker) memory(key string, value Bytes) {
+	c.bytes(key, value, MiB)
+	if limit, whose := arena.Limit(); int64(value) > limit {
+		c.fault(key, "more than the %s, %.1f GiB; lower it", whose, float64(limit)/float64(GiB))
+	}
+}
+
 func (c *checker) duration(key string, value Duration, least time.Duration) {
 	if time.Duration(value) < least {
 		c.fault(key, "too short; give at least %v", least)
@@ -131,8 +141,15 @@ func (c *checker) file(key, path, what string) {
 	case errors.Is(err, os.ErrNotExist):
 		c.fault(key, "no such file; give the path of %s", what)
 	case err != nil:
-		c.fault(key, "%v", err)
+		c.fault(key, "%v; give the path of %s", plain(err), what)
 	case !st.Mode().IsRegular():
 		c.fault(key, "not a file; give the path of %s", what)
+	default:
+		f, err := os.Open(path)
+		if err != nil {
+			c.fault(key, "%v; give a file that this user can read", plain(err))
+			return
+		}
+		f.Close()
 	}
 }

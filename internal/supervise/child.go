@@ -104,6 +104,9 @@ func (c *child) listening(ctx context.Context, deadline time.Time) (Listening, e
 			return l, fmt.Errorf("%w: it closed its notify pipe: %w", errTimeout, err)
 		}
 	}
+	if l.Refused != "" {
+		return l, finalError{errors.New(l.Refused)}
+	}
 	l.PID = c.cmd.Process.Pid
 	return l, nil
 }
@@ -187,9 +190,9 @@ func (c *child) kill() {
 // exitError says how the child ended.
 func (c *child) exitError() error {
 	if c.exit == nil {
-		return errors.New("ended with exit status 0")
+		return endError{errors.New("ended with exit status 0")}
 	}
-	return fmt.Errorf("ended: %w", c.exit)
+	return endError{fmt.Errorf("ended: %w", c.exit)}
 }
 
 // refused says whether the child ended by its own decision, not by a signal. It is asked once exited

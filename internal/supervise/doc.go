@@ -10,7 +10,7 @@
 //
 //   - the lifeline, which carries no data. Its other end closes when the supervisor is gone, however it
 //     went; the child then removes the run directory and exits (Lifeline).
-//   - the notify pipe, on which it says once where it listens (Notify).
+//   - the notify pipe, on which it says once where it listens (Notify) or why it never will (Refuse).
 //
 // # Life of a process
 //
@@ -19,8 +19,8 @@
 //	    │ back-off           └────────── exits ─────────┤
 //	    └──── down ◄────────────────────────────────────┘
 //
-// A child that ends by itself with an exit status before it was ever ready has said what it lacks:
-// Start fails with its last words. Once it was ready, or when a signal killed it, it is restarted, with
+// A child that refuses, or ends with an exit status before it was ever ready, has said what it lacks:
+// Start fails with its words. Once it was ready, or when a signal killed it, it is restarted, with
 // the addresses it had, after 100 ms doubling to 5 s.
 //
 // The package knows nothing of configuration: a Spec brings the arguments.

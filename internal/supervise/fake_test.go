@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -49,6 +50,7 @@ func TestMain(m *testing.M) {
 //	ok        gets ready
 //	slow      is unready with a reason until the file <rundir>/go is there
 //	refuse    exits with status 2 and a message
+//	tell      tells the supervisor why it refuses
 //	crash     kills itself before it listens, until <rundir>/go is there
 //	deaf      ignores SIGTERM
 //	mute      never listens
@@ -66,6 +68,11 @@ func fakeRole(mode string) int {
 	case mode == "refuse":
 		fmt.Fprintln(os.Stderr, "fake: model.path: no such file; give a file that is there")
 		return 2
+	case mode == "tell":
+		if !Refuse(errors.New("model.path: no such file")) {
+			fmt.Fprintln(os.Stderr, "fake: there is nobody to tell")
+		}
+		return 1
 	case mode == "crash" && !released():
 		fmt.Fprintln(os.Stderr, "fake: about to crash")
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)

@@ -67,17 +67,39 @@ func lifeline(ctx context.Context, pipe io.ReadCloser, runDir string, grace time
 // Notify tells the supervisor where this process listens. It does nothing without a supervisor, and
 // is called once.
 func Notify(l Listening) error {
+	l.PID = os.Getpid()
+	_, err := tell(l)
+	return err
+}
+
+// Refuse tells the supervisor why this process ends before it listens. The supervisor reports it to
+// the user, so that a cause which several processes meet is told once. It returns false when there is
+// no supervisor to tell, or when Notify has been called.
+func Refuse(cause error) bool {
+	told, err := tell(Listening{Refused: cause.Error()})
+	return told && err == nil
+}
+
+// tell writes to the notify pipe, which takes one message.
+func tell(l Listening) (told bool, err error) {
 	f, err := inherited(EnvNotify)
 	if f == nil || err != nil {
-		return err
+		return false, err
 	}
 	defer f.Close()
-	l.PID = os.Getpid()
-	if err := json.NewEncoder(f).Encode(l); err != nil {
-		return fmt.Errorf("supervise: notify: %w", err)
+	// The number may become another file's.
+	if err := os.Unsetenv(EnvNotify); err != nil {
+		return false, err
 	}
-	return nil
+	// A supervisor that does not listen any more is about to stop this process.
+	if err := json.NewEncoder(f).Encode(l); err != nil && !errors.Is(err, syscall.EPIPE) {
+		return false, fmt.Errorf("supervise: notify: %w", err)
+	}
+	return true, nil
 }
+
+// Supervised says whether this process has a supervisor.
+func Supervised() bool { return os.Getenv(EnvLifeline) != "" }
 
 // inherited opens the file descriptor that the variable env names; nil without one.
 func inherited(env string) (*os.File, error) {

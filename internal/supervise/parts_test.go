@@ -101,6 +101,9 @@ func TestWithoutSupervisor(t *testing.T) {
 	if err := Notify(Listening{Listen: "127.0.0.1:1"}); err != nil {
 		t.Error(err)
 	}
+	if Refuse(errors.New("x")) {
+		t.Error("without a supervisor, somebody was told")
+	}
 	t.Setenv(EnvNotify, "x")
 	if err := Notify(Listening{}); err == nil || !strings.Contains(err.Error(), EnvNotify) {
 		t.Errorf("got %v, want the name of the variable", err)

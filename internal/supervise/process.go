@@ -39,7 +39,7 @@ func (p *process) run(ctx context.Context) {
 		}
 		if !p.wasReady && (isFinal(err) || time.Since(since) >= p.s.cfg.StartTimeout) {
 			p.set(func(st *Status) { st.State, st.Reason = Failed, p.why(err) })
-			p.first <- fmt.Errorf("%s: %w%s", p.spec.Name, err, p.out.Tail())
+			p.first <- fmt.Errorf("%s: %w%s", p.spec.Name, err, p.lastWords(err))
 			return
 		}
 		if up >= p.s.cfg.BackoffReset {
@@ -58,7 +58,7 @@ func (p *process) run(ctx context.Context) {
 	}
 }
 
-// finalError marks an end after which another start makes no sense.
+// finalError marks an end after which another start makes no sense. Its text tells the cause.
 type finalError struct{ error }
 
 func (e finalError) Unwrap() error { return e.error }
@@ -68,13 +68,28 @@ func isFinal(err error) bool {
 	return ok
 }
 
-// why is err for one line of a table: with the child's last words, which tell more than its exit
+// endError is the end of a child that did not say why.
+type endError struct{ error }
+
+func (e endError) Unwrap() error { return e.error }
+
+// why is err for one line of a table: with the child's last words if those tell more than its exit
 // status.
 func (p *process) why(err error) string {
-	if last := p.out.Last(); last != "" {
-		return fmt.Sprintf("%v: %s", err, last)
+	if _, mute := errors.AsType[endError](err); mute {
+		if last := p.out.Last(); last != "" {
+			return fmt.Sprintf("%v: %s", err, last)
+		}
 	}
 	return err.Error()
+}
+
+// lastWords is what the child printed last, where it may tell more than err.
+func (p *process) lastWords(err error) string {
+	if _, mute := errors.AsType[endError](err); mute || errors.Is(err, errTimeout) {
+		return p.out.Tail()
+	}
+	return ""
 }
 
 // once runs the child one time. It returns how long the child was ready and how it ended.

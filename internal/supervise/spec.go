@@ -30,6 +30,8 @@ type Listening struct {
 	Data   string `json:"data,omitempty"` // address of its other listener, if it has one
 	PID    int    `json:"pid"`
 	Model  string `json:"model,omitempty"` // name for the table
+	// Refused is why the process ends instead of listening; the other fields are empty then.
+	Refused string `json:"refused,omitempty"`
 }
 
 // Known holds what each process said when it last listened, by name.

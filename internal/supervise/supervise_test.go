@@ -95,6 +95,24 @@ func TestRefusalAtFirstStartFailsStart(t *testing.T) {
 	}
 }
 
+// What a child tells is the error, word for word, and the child prints nothing.
+func TestRefusalIsTold(t *testing.T) {
+	s, w := supervisor(t, nil, fake("encoder-0", 0, "tell"), fake("encoder-1", 0, "tell"), fake("gateway", 1, "ok"))
+	err := s.Start(t.Context())
+	if err == nil || !strings.HasSuffix(err.Error(), ": model.path: no such file") {
+		t.Errorf("got %v, want what the encoder told", err)
+	}
+	if err := w.stop(); err != nil {
+		t.Error(err)
+	}
+	if got := w.out.String(); got != "" {
+		t.Errorf("the children printed %q, want nothing", got)
+	}
+	if st := s.Status()[2]; st.State != Waiting {
+		t.Errorf("got %+v, want the gateway never started", st)
+	}
+}
+
 func TestCrashBeforeReadyIsTriedAgain(t *testing.T) {
 	s, w := supervisor(t, nil, fake("store", 0, "crash"))
 	result := make(chan error, 1)
