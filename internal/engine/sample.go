@@ -21,11 +21,11 @@ type Sampling struct {
 	Seed        uint64  // equal seeds give equal picks from equal logits
 }
 
-// Validate reports values outside of 0 to 2 (Temperature) and 0 to 1 (TopP).
+// Validate reports a Temperature that is negative or no number, and a TopP outside of 0 to 1.
 func (s Sampling) Validate() error {
 	switch {
-	case !(s.Temperature >= 0 && s.Temperature <= 2): // true for NaN, too
-		return fmt.Errorf("engine: temperature %v, want 0 to 2", s.Temperature)
+	case !(s.Temperature >= 0) || math.IsInf(s.Temperature, 0): // true for NaN, too
+		return fmt.Errorf("engine: temperature %v, want a number of 0 or more", s.Temperature)
 	case !(s.TopP >= 0 && s.TopP <= 1):
 		return fmt.Errorf("engine: top_p %v, want 0 to 1", s.TopP)
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // goldenFolder holds requests and what vLLM answered to them: NAME.request.json, NAME.response.txt.
-const goldenFolder = "testdata/golden"
+const goldenFolder = "../openai/testdata/monolith"
 
 // golden says how our answer to one recorded request relates to vLLM's. Without why, the two are the same:
 // errors to the byte, answers but for values that the model or the clock chose. With why, we mean to
