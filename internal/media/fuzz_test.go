@@ -77,7 +77,7 @@ func FuzzParseDataURL(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, url []byte) {
-		data, _, err := ParseDataURL(url)
+		data, _, err := ParseDataURL(bytes.Clone(url))
 		if err == nil && len(data) == 0 {
 			t.Fatal("no bytes and no error")
 		}
@@ -85,7 +85,7 @@ func FuzzParseDataURL(f *testing.F) {
 			t.Fatalf("%d bytes from a URL of %d", len(data), len(url))
 		}
 		want, stdErr := base64.StdEncoding.DecodeString(string(url))
-		if got, err := decodeBase64(url); stdErr == nil && (err != nil || !bytes.Equal(got, want)) {
+		if got, err := decodeBase64(bytes.Clone(url)); stdErr == nil && (err != nil || !bytes.Equal(got, want)) {
 			t.Fatalf("got %q, %v, want %q", got, err, want)
 		}
 	})
