@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testkit
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// mooncakeVersion is the wheel that scripts/deps-mooncake.sh unpacks.
+const mooncakeVersion = "0.3.13.post1"
+
+// EnvMooncake names a folder with mooncake_master and mooncake_client to be used instead of the cache.
+const EnvMooncake = "AFTERIMAGE_MOONCAKE"
+
+// MooncakeConfig sets up the servers of a test. Zero values mean the default, which each field names.
+type MooncakeConfig struct {
+	SegmentBytes int64         // memory of the host's mooncake_client; 256 MiB, and none when negative
+	LeaseTTL     time.Duration // how long a read protects an object; 200 ms
+	ClientTTL    time.Duration // when the master gives up a silent storage node; 30 s
+}
+
+// Mooncake is a master and the host's mooncake_client, on loopback and ports of their own.
+type Mooncake struct {
+	t       testing.TB
+	dir     string
+	cfg     MooncakeConfig
+	rpc     int // of the master
+	metrics int // of the master
+	port    int // of Client
+
+	Master, Client *Process
+}
+
+// StartMooncake starts both and waits until they serve. The end of the test stops them. A test that
+// needs them fails where they cannot be started.
+func StartMooncake(t testing.TB, cfg MooncakeConfig) *Mooncake {
+	t.Helper()
+	cfg.SegmentBytes = cmp.Or(cfg.SegmentBytes, 256<<20)
+	cfg.LeaseTTL = cmp.Or(cfg.LeaseTTL, 200*time.Millisecond)
+	cfg.ClientTTL = cmp.Or(cfg.ClientTTL, 30*time.Second)
+	m := &Mooncake{t: t, dir: mooncakeDir(t), cfg: cfg, rpc: FreePort(t), metrics: FreePort(t)}
+	m.Master = StartProcess(t, "mooncake_master", func() *exec.Cmd {
+		return m.command("mooncake_master", "--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1",
+			arg("rpc_port", m.rpc), arg("metrics_port", m.metrics), "--rpc_thread_num=4",
+			arg("default_kv_lease_ttl", m.cfg.LeaseTTL.Milliseconds()),
+			arg("client_ttl", int64(m.cfg.ClientTTL/time.Second)),
+			"--eviction_high_watermark_ratio=0.90", "--eviction_ratio=0.05")
+	})
+	m.WaitMaster()
+	m.Client, m.port = m.AddNode(max(cfg.SegmentBytes, 0))
+	return m
+}
+
+// AddNode starts one more mooncake_client that gives segmentBytes to the Store, and returns it with
+// its port.
+func (m *Mooncake) AddNode(segmentBytes int64) (*Process, int) {
+	m.t.Helper()
+	port := FreePort(m.t)
+	p := StartProcess(m.t, "mooncake_client_"+strconv.Itoa(port), func() *exec.Cmd {
+		return m.command("mooncake_client", "--protocol=tcp", "--host=127.0.0.1", arg("port", port),
+			"--master_server_address=127.0.0.1:"+strconv.Itoa(m.rpc), "--metadata_server=P2PHANDSHAKE",
+			arg("global_segment_size", segmentBytes), "--threads=4", "--minloglevel=1")
+	})
+	m.WaitNode(port)
+	return p, port
+}
+
+// Addr is where Client takes calls.
+func (m *Mooncake) Addr() string { return "127.0.0.1:" + strconv.Itoa(m.port) }
+
+// WaitMaster waits until the master serves.
+func (m *Mooncake) WaitMaster() {
+	m.t.Helper()
+	m.wait("the master", func() bool {
+		c := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+		r, err := c.Get("http://127.0.0.1:" + strconv.Itoa(m.metrics) + "/health")
+		if err != nil {
+			return false
+		}
+		defer r.Body.Close()
+		var health struct {
+			Ready bool `json:"service_ready"`
+		}
+		return json.NewDecoder(r.Body).Decode(&health) == nil && health.Ready
+	})
+}
+
+// WaitClient waits until Client takes calls, for use after a restart.
+func (m *Mooncake) WaitClient() { m.t.Helper(); m.WaitNode(m.port) }
+
+// WaitNode waits until the mooncake_client at port takes calls. It opens its port last.
+func (m *Mooncake) WaitNode(port int) {
+	m.t.Helper()
+	m.wait("mooncake_client", func() bool {
+		c, err := net.DialTimeout("tcp", "127.0.0.1:"+strconv.Itoa(port), time.Second)
+		if err != nil {
+			return false
+		}
+		_ = c.Close()
+		return true
+	})
+}
+
+func (m *Mooncake) wait(what string, ready func() bool) {
+	m.t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ready(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			m.t.Fatalf("%s does not serve after 30 s", what)
+		}
+	}
+}
+
+func (m *Mooncake) command(program string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(m.dir, program), args...)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+m.dir, "MC_FORCE_TCP=1", "MC_TCP_ENABLE_CONNECTION_POOL=1",
+		"MC_TCP_PROGRESS_TIMEOUT_SEC=5", "MC_TCP_STATUS_TIMEOUT_SEC=5", "MC_RPC_TIMEOUT_MS=2000")
+	return cmd
+}
+
+func arg[T int | int64](name string, v T) string { return fmt.Sprintf("--%s=%d", name, v) }
+
+// FreePort returns a port of 127.0.0.1 that nobody listens on.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port
+}
+
+// mooncakeDir finds the unpacked wheel.
+func mooncakeDir(t testing.TB) string {
+	t.Helper()
+	dir := os.Getenv(EnvMooncake)
+	if dir == "" {
+		arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+		dir = filepath.Join(moduleRoot(t), ".cache", "mooncake", mooncakeVersion+"-"+arch)
+	}
+	for _, program := range []string{"mooncake_master", "mooncake_client"} {
+		if _, err := os.Stat(filepath.Join(dir, program)); err != nil {
+			t.Fatalf("no Mooncake in %s: run `make deps-mooncake`, or name a folder with %s in %s (%v)",
+				dir, program, EnvMooncake, err)
+		}
+	}
+	return dir
+}
+
+// moduleRoot returns the folder of go.mod above the test's package.
+func moduleRoot(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+	}
+	t.Fatal("no go.mod above the test's folder")
+	return ""
+}
