@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"log/slog"
+	"sync"
+)
+
+// breaker refuses calls while the Store cannot serve: each would wait 4.4 s for an answer that says
+// no. It opens on the first sign (a code, a heartbeat) and closes when a trial call went well, which
+// the heart makes once a second.
+type breaker struct {
+	log *slog.Logger
+
+	mu    sync.Mutex // guards the fields below
+	cause error      // why it is open; nil is closed
+	trips uint64
+}
+
+// trip opens it.
+func (b *breaker) trip(cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.cause == nil {
+		b.trips++
+		b.log.Warn("mooncake: the Store is away; encoding instead", "cause", cause)
+	}
+	b.cause = cause
+}
+
+// reset closes it.
+func (b *breaker) reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.cause != nil {
+		b.log.Info("mooncake: the Store is back")
+	}
+	b.cause = nil
+}
+
+// open returns why calls are refused, or nil.
+func (b *breaker) open() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.cause
+}
+
+func (b *breaker) tripped() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.trips
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mooncake is the Store that spans hosts: a Mooncake cluster, reached through the official
+// mooncake_client of this host, to which the package speaks the protocol of Mooncake's own "dummy
+// clients".
+//
+// # Data path
+//
+// The arena is handed to mooncake_client once, as a descriptor over an abstract unix socket; calls go
+// over TCP and name addresses in it. A GET makes mooncake_client write objects straight into the
+// arena, from its own segment or from another host; a PUT makes it read them there. No byte of an
+// object passes through a socket of this process.
+//
+// One connection carries heartbeats, some carry exists and gets, others puts and removes: the server
+// runs a PUT to its end before it looks at the next call of that connection.
+//
+// # Memory in doubt
+//
+// mooncake_client cannot cancel a transfer. When one ends without a clear word (a failed transfer, a
+// call that its caller left, a connection that broke), its range goes into quarantine, which holds a
+// reference. It comes back when the late answer arrives; when mooncake_client confirms that it
+// withdrew the mapping, for which the arena first gets a further identity, so that calls go on; or
+// when the process is known to be dead. Beyond a quarter of the arena no transfer starts, and when
+// mooncake_client then refuses to let go three times, the client closes for good (Dead).
+//
+// The key of such a transfer is not trusted for Config.ClientTTL: until the master notices that a
+// storage node is dead, it says that objects there exist, and PUTs of them succeed without storing.
+//
+// # Away
+//
+// A connection that breaks is made anew in the background, with a new identity of the arena. While
+// the master is away each call would take seconds, so a breaker refuses them until a trial call went
+// well. All of that is ErrUnavailable to the caller.
+//
+// # Limits
+//
+// Leases protect what is being read, so Remove never forces: see Remove. Sizes are not known to
+// Exists, Mooncake tells nobody of changes, and PutOptions are not honoured. Objects carry no
+// checksum of Mooncake's; whoever reads one checks it against its key and contract.
+package mooncake

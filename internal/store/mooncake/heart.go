@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// beat is how often the heart pings. The server drops a mapping 10 s after the last ping.
+	beat = time.Second
+	// beatTimeout is when a mooncake_client that does not answer counts as stuck.
+	beatTimeout = 3 * time.Second
+	// trialTimeout bounds the trial calls of an open breaker; a dead master costs 4.4 s.
+	trialTimeout = 6 * time.Second
+	// dialTimeout bounds the steps of a connection that only mooncake_client itself can delay.
+	dialTimeout = 3 * time.Second
+)
+
+var errMasterAway = errors.New("mooncake_client has lost its master")
+
+// run keeps the client connected until it closes. l is the first connection, or nil.
+func (c *Client) run(l *link) {
+	pause := c.cfg.MinBackoff
+	for c.ctx.Err() == nil {
+		if l == nil {
+			t := time.NewTimer(pause)
+			select {
+			case <-t.C:
+			case <-c.ctx.Done():
+				t.Stop()
+				return
+			}
+			pause = min(2*pause, c.cfg.MaxBackoff)
+			var err error
+			if l, err = c.join(c.ctx); err != nil {
+				continue
+			}
+			c.cfg.Logger.Info("mooncake: connected", "addr", c.cfg.Addr, "release", l.layout.release)
+		}
+		pause = c.cfg.MinBackoff
+		c.serve(l)
+		l = nil
+	}
+}
+
+// join connects and hands the arena over.
+func (c *Client) join(ctx context.Context) (*link, error) {
+	l, s, err := c.tryJoin(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.cause = err
+		return nil, err
+	}
+	if c.sess != nil {
+		c.old = append(c.old, c.sess)
+	}
+	c.link, c.sess, c.cause = l, s, nil
+	close(c.joined)
+	return l, nil
+}
+
+func (c *Client) tryJoin(ctx context.Context) (*link, *session, error) {
+	dialing, cancel := timeout(ctx, dialTimeout)
+	defer cancel()
+	l, err := dialLink(dialing, c.cfg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: start mooncake_client, or name its address (it is %s)", err, c.cfg.Addr)
+	}
+	registering, cancel := timeout(ctx, c.cfg.RegisterTimeout)
+	defer cancel()
+	s, err := l.openSession(registering, c.cfg, c.win)
+	if err != nil {
+		l.close()
+		return nil, nil, err
+	}
+	return l, s, nil
+}
+
+// serve beats until l fails or the client closes.
+func (c *Client) serve(l *link) {
+	t := time.NewTicker(beat)
+	defer t.Stop()
+	trial := make(chan struct{}, 1) // one trial and one upkeep at a time
+	upkeep := make(chan struct{}, 1)
+	for c.pulse(l) {
+		if c.breaker.open() != nil {
+			c.once(trial, func() { c.try(l) })
+		}
+		c.once(upkeep, func() { c.upkeep(l) })
+		select {
+		case <-t.C:
+			continue
+		case <-l.down:
+		case <-c.ctx.Done():
+			return // Close still needs the connections
+		}
+		break
+	}
+	if c.ctx.Err() != nil {
+		return
+	}
+	c.part(l.cause)
+	c.count.reconnects.Add(1)
+	c.cfg.Logger.Warn("mooncake: connecting again", "addr", c.cfg.Addr, "cause", l.cause)
+	l.close()
+}
+
+// once runs f in the background unless it runs already.
+func (c *Client) once(busy chan struct{}, f func()) {
+	select {
+	case busy <- struct{}{}:
+		c.bg.Go(func() {
+			defer func() { <-busy }()
+			f()
+		})
+	default:
+	}
+}
+
+// pulse pings once. It reports whether l is of use.
+func (c *Client) pulse(l *link) bool {
+	ctx, cancel := timeout(c.ctx, beatTimeout)
+	defer cancel()
+	_, s := c.current()
+	serving, err := l.ping.ping(ctx, s.id)
+	select {
+	case <-l.down:
+		return false
+	default:
+	}
+	switch {
+	case c.ctx.Err() != nil:
+	case err != nil:
+		c.breaker.trip(fmt.Errorf("heartbeat of mooncake_client: %w", err))
+	case !serving:
+		c.breaker.trip(errMasterAway)
+	}
+	return true
+}
+
+// try makes the trial call of an open breaker: one real question to the master.
+func (c *Client) try(l *link) {
+	ctx, cancel := timeout(c.ctx, trialTimeout)
+	defer cancel()
+	_, s := c.current()
+	if serving, err := l.ping.ping(ctx, s.id); err != nil || !serving {
+		return
+	}
+	rs, err := l.write().exist(ctx, []string{"afterimage-trial"})
+	if err == nil && (rs[0].code == codeOK || rs[0].code == codeNotFound) {
+		c.breaker.reset()
+	}
+}

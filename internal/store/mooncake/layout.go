@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+// putLayout is the form that one release of Mooncake gives its ReplicateConfig, the only argument
+// that differs between releases. All of them are written with their default: one replica.
+type putLayout struct {
+	release string // as findings and errors name it
+	config  typ
+	write   func(*encoder)
+}
+
+// putLayouts lists what is known, newest first. A server that was built with another one refuses the
+// call before it does anything (rpcBadArguments), so they can be tried in turn. 0.3.10 is known only
+// to be refused by name: its TCP reads block the pings of everybody.
+var putLayouts = []putLayout{
+	{"0.3.13", tuple(tU64, tU64, tU64, tU8, opt(tU64), tBool, vec(tStr), tStr, vec(tStr), tBool, tU8, tStr, opt(vec(tStr))),
+		func(e *encoder) {
+			e.u64(1)      // replica_num
+			e.u64(0)      // nof_replica_num
+			e.u64(0)      // dfs_replica_num
+			e.u8(0)       // soft_pin_action: preserve
+			e.u8(0)       // soft_pin_ttl_ms: none
+			e.bool(false) // with_hard_pin
+			e.length(0)   // preferred_segments
+			e.str("")     // preferred_segment
+			e.length(0)   // preferred_nof_segments
+			e.bool(false) // prefer_alloc_in_same_node
+			e.u8(0)       // data_type: unknown
+			e.str("")     // host_id
+			e.u8(0)       // group_ids: none
+		}},
+	{"0.3.12", tuple(tU64, tU64, tBool, tBool, vec(tStr), tStr, vec(tStr), tBool, tU8, tStr, opt(vec(tStr))),
+		func(e *encoder) {
+			writeLayout311(e)
+			e.str("") // host_id
+			e.u8(0)   // group_ids: none
+		}},
+	{"0.3.11", tuple(tU64, tU64, tBool, tBool, vec(tStr), tStr, vec(tStr), tBool, tU8), writeLayout311},
+	{oldRelease, tuple(tU64, tBool, tBool, vec(tStr), tStr, tBool),
+		func(e *encoder) {
+			e.u64(1)      // replica_num
+			e.bool(false) // with_soft_pin
+			e.bool(false) // with_hard_pin
+			e.length(0)   // preferred_segments
+			e.str("")     // preferred_segment
+			e.bool(false) // prefer_alloc_in_same_node
+		}},
+}
+
+const oldRelease = "0.3.10"
+
+func writeLayout311(e *encoder) {
+	e.u64(1)      // replica_num
+	e.u64(0)      // nof_replica_num
+	e.bool(false) // with_soft_pin
+	e.bool(false) // with_hard_pin
+	e.length(0)   // preferred_segments
+	e.str("")     // preferred_segment
+	e.length(0)   // preferred_nof_segments
+	e.bool(false) // prefer_alloc_in_same_node
+	e.u8(0)       // data_type: unknown
+}
+
+// putType is the type of the arguments of a PUT in this layout.
+func (l *putLayout) putType() typ {
+	return tuple(vec(tStr), vec(tU64), vec(tU64), l.config, tI32, tUUID)
+}

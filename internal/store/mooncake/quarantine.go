@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"sync"
+	"time"
+
+	"afterimage/internal/arena"
+)
+
+// held is a range of the arena that someone may still be using.
+type held struct {
+	buf  *arena.Buf // one reference is ours
+	sess *session   // under which the transfer runs
+}
+
+// quarantine holds the ranges of transfers that ended without a word that they ended. They come back
+// when a late answer arrives, when the mapping of their session is withdrawn, or when the process
+// that has it is dead; never by time alone.
+type quarantine struct {
+	mu    sync.Mutex // guards the fields below
+	held  map[*held]struct{}
+	bytes int64
+	last  time.Time // when the latest range came in
+	total uint64
+}
+
+// hold takes a reference to b. It returns nil, and holds nothing, when the mapping of s is known to be
+// gone.
+func (q *quarantine) hold(b *arena.Buf, s *session) *held {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if s.settled {
+		return nil
+	}
+	h := &held{buf: b.Retain(), sess: s}
+	if q.held == nil {
+		q.held = map[*held]struct{}{}
+	}
+	q.held[h] = struct{}{}
+	q.bytes += int64(b.Len())
+	q.last = time.Now()
+	q.total++
+	return h
+}
+
+// free gives h, which may be nil, back. It does nothing when that happened already.
+func (q *quarantine) free(h *held) {
+	if h == nil {
+		return
+	}
+	q.mu.Lock()
+	_, ok := q.held[h]
+	if ok {
+		delete(q.held, h)
+		q.bytes -= int64(h.buf.Len())
+	}
+	q.mu.Unlock()
+	if ok {
+		h.buf.Release()
+	}
+}
+
+// settle gives back all that s holds: nobody can use it through s any more, now or later. It returns
+// the bytes.
+func (q *quarantine) settle(s *session) int64 {
+	q.mu.Lock()
+	s.settled = true
+	var free []*arena.Buf
+	var bytes int64
+	for h := range q.held {
+		if h.sess == s {
+			delete(q.held, h)
+			free = append(free, h.buf)
+			bytes += int64(h.buf.Len())
+		}
+	}
+	q.bytes -= bytes
+	q.mu.Unlock()
+	for _, b := range free {
+		b.Release()
+	}
+	return bytes
+}
+
+// holds reports whether ranges of s are held.
+func (q *quarantine) holds(s *session) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for h := range q.held {
+		if h.sess == s {
+			return true
+		}
+	}
+	return false
+}
+
+// size returns the bytes and the ranges held, and when the latest came in.
+func (q *quarantine) size() (bytes int64, ranges int, last time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.bytes, len(q.held), q.last
+}
+
+func (q *quarantine) everHeld() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.total
+}
+
+// maxDistrusted bounds the keys under distrust. Losing one costs a failing call.
+const maxDistrusted = 1 << 16
+
+// distrust remembers keys whose answers mean nothing for a while: until the master gives up a dead
+// storage node, it says that the objects there exist, and a PUT of them succeeds without storing.
+type distrust struct {
+	mu    sync.Mutex // guards the fields below
+	until map[string]time.Time
+}
+
+// add distrusts key for d.
+func (t *distrust) add(key string, d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if t.until == nil {
+		t.until = map[string]time.Time{}
+	}
+	if len(t.until) >= maxDistrusted {
+		for k, end := range t.until {
+			if now.After(end) || len(t.until) >= maxDistrusted {
+				delete(t.until, k)
+			}
+		}
+	}
+	t.until[key] = now.Add(d)
+}
+
+// has reports whether key is distrusted.
+func (t *distrust) has(key string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.until) == 0 {
+		return false
+	}
+	end, ok := t.until[key]
+	if ok && time.Now().After(end) {
+		delete(t.until, key)
+		return false
+	}
+	return ok
+}
+
+// expire forgets what has passed.
+func (t *distrust) expire() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	for k, end := range t.until {
+		if now.After(end) {
+			delete(t.until, k)
+		}
+	}
+}
+
+func (t *distrust) size() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.until)
+}

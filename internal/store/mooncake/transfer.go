@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"afterimage/internal/arena"
+	"afterimage/internal/store"
+)
+
+// transfer is one call that moves objects between the arena and the Store.
+type transfer struct {
+	fn    uint32
+	reply typ
+	value func(*decoder) int64
+	class func(code) error
+	keys  []string
+	bufs  []*arena.Buf // of each key; borrowed
+	l     *link
+	s     *session
+}
+
+// move makes the call and returns one result for each key. Buffers that may still be in use when it
+// returns are in quarantine, and their keys under distrust; a result says so by its class. The error
+// has a class too, and holds for all keys.
+func (c *Client) move(ctx context.Context, t *transfer, on *conn, body []byte) ([]result, error) {
+	ch, err := on.send(t.fn, body)
+	if err != nil {
+		return nil, c.unavailable(err) // nothing was sent
+	}
+	ctx, cancel := timeout(ctx, c.cfg.CallTimeout)
+	defer cancel()
+	select {
+	case rep := <-ch:
+		return c.finish(t, rep)
+	case <-ctx.Done():
+		return nil, c.abandon(t, ch, context.Cause(ctx))
+	case <-c.ctx.Done():
+		return nil, c.abandon(t, ch, context.Cause(c.ctx))
+	}
+}
+
+// finish takes the answer in.
+func (c *Client) finish(t *transfer, rep reply) ([]result, error) {
+	rs, err := c.parse(t, rep)
+	if err != nil {
+		if errors.Is(err, store.ErrUnconfirmed) {
+			c.holdAll(t)
+		}
+		return nil, err
+	}
+	for i, r := range rs {
+		c.count.code(r.code)
+		switch class := t.class(r.code); {
+		case errors.Is(class, store.ErrUnconfirmed):
+			c.held.hold(t.bufs[i], t.s)
+			c.doubt(t.keys[i])
+		case errors.Is(class, store.ErrUnavailable):
+			c.breaker.trip(fmt.Errorf("%v", r.code))
+		}
+	}
+	return rs, nil
+}
+
+// parse turns an answer into results, or an error with its class.
+func (c *Client) parse(t *transfer, rep reply) ([]result, error) {
+	var re *rpcError
+	switch {
+	case errors.As(rep.err, &re) && (re.code == rpcBadArguments || re.code == rpcUnknownFunction):
+		return nil, c.unavailable(rep.err) // refused before it began
+	case rep.err != nil:
+		return nil, c.unconfirmed(rep.err)
+	}
+	rs, err := newDecoder(rep.body, t.reply).results(len(t.keys), t.value)
+	if err != nil {
+		return nil, c.unconfirmed(err)
+	}
+	return rs, nil
+}
+
+func (c *Client) unconfirmed(cause error) error {
+	return fmt.Errorf("mooncake: %w: %w", store.ErrUnconfirmed, cause)
+}
+
+// abandon gives up waiting. The buffers are in quarantine until the answer comes after all, which the
+// background waits for: the common case of a caller that left.
+func (c *Client) abandon(t *transfer, ch <-chan reply, cause error) error {
+	c.count.abandoned.Add(1)
+	hs := c.holdAll(t)
+	c.bg.Go(func() {
+		rs, err := c.parse(t, <-ch)
+		if errors.Is(err, store.ErrUnconfirmed) {
+			return
+		}
+		for i, h := range hs {
+			if err != nil || !errors.Is(t.class(rs[i].code), store.ErrUnconfirmed) {
+				c.held.free(h)
+			} else {
+				c.doubt(t.keys[i])
+			}
+		}
+	})
+	return c.unconfirmed(cause)
+}
+
+func (c *Client) holdAll(t *transfer) []*held {
+	hs := make([]*held, len(t.bufs))
+	for i, b := range t.bufs {
+		hs[i] = c.held.hold(b, t.s)
+	}
+	return hs
+}
+
+// doubt distrusts key for as long as a dead storage node can answer for it.
+func (c *Client) doubt(key string) { c.wary.add(key, c.cfg.ClientTTL) }
+
+// allRefused says whether the server refused each key, as it does when the mapping is lost.
+func allRefused(rs []result) bool {
+	for _, r := range rs {
+		if r.code != codeBadParams {
+			return false
+		}
+	}
+	return len(rs) > 0
+}
+
+// roomFor refuses transfers while too much of the arena is in doubt.
+func (c *Client) roomFor() error {
+	bytes, ranges, _ := c.held.size()
+	if bytes <= c.win.bytes/limitShare {
+		return nil
+	}
+	return c.unavailable(fmt.Errorf("%d ranges of %d bytes are in doubt, limit %d of an arena of %d: no further transfers until they are back",
+		ranges, bytes, c.win.bytes/limitShare, c.win.bytes))
+}
