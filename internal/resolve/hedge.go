@@ -38,6 +38,9 @@ type encoding struct {
 type race struct {
 	b       *batch
 	out     []got
+	settled []bool           // by item
+	failed  []bool           // by item: the encode did
+	open    int              // items that are not settled
 	read    chan []store.Got // one answer
 	encodes chan encoding    // one per item
 	stops   []context.CancelFunc
@@ -74,7 +77,9 @@ func (b *batch) hedge(ctx context.Context, ws []wanted, wants []store.Want, tota
 
 // start begins the encodes.
 func (x *race) start(ctx context.Context, ws []wanted) {
-	x.out, x.encodes, x.running = make([]got, len(ws)), make(chan encoding, len(ws)), len(ws)
+	n := len(ws)
+	x.out, x.settled, x.failed = make([]got, n), make([]bool, n), make([]bool, n)
+	x.encodes, x.open, x.running = make(chan encoding, n), n, n
 	encode := x.b.encode
 	for n, w := range ws {
 		ctx, stop := context.WithCancel(ctx)
@@ -88,51 +93,53 @@ func (x *race) start(ctx context.Context, ws []wanted) {
 
 // finish waits until every item has an object, or both its read and its encode have failed.
 func (x *race) finish() []got {
-	read, open := x.read, len(x.out)
-	failed := make([]bool, len(x.out)) // the encode did
-	for open > 0 {
+	read := x.read
+	for x.open > 0 {
 		select {
 		case e := <-x.encodes:
 			x.running--
-			x.stops[e.n]()
+			x.failed[e.n] = e.err != nil
 			switch {
-			case e.err != nil:
-				failed[e.n] = true
-				if read == nil { // the read had failed before
-					open--
+			case x.settled[e.n]:
+				if e.buf != nil {
+					e.buf.Release()
 				}
-			default:
-				x.out[e.n] = got{Got: store.Got{Buf: e.buf}, encoded: true, meta: e.meta}
+			case e.err == nil:
+				x.settle(e.n, got{Got: store.Got{Buf: e.buf}, encoded: true, meta: e.meta})
 				x.b.r.cfg.Metrics.hedgeWon.Inc()
-				open--
+			case read == nil: // the read failed before
+				x.settle(e.n, x.out[e.n])
 			}
 		case gots := <-read:
 			read = nil
-			open -= x.take(gots, failed)
+			x.take(gots)
 		}
 	}
 	x.leave(read)
 	return x.out
 }
 
-// take uses what was read, and returns how many items that settles. Where the read failed, an encode
-// that still runs decides.
-func (x *race) take(gots []store.Got, failed []bool) (settled int) {
+// settle decides item n.
+func (x *race) settle(n int, g got) {
+	x.out[n], x.settled[n] = g, true
+	x.open--
+	x.stops[n]()
+}
+
+// take uses what was read. Where the read failed, an encode that still runs decides.
+func (x *race) take(gots []store.Got) {
 	for n, g := range gots {
 		switch {
-		case x.out[n].encoded:
+		case x.settled[n]:
 			if g.Buf != nil {
 				g.Buf.Release()
 			}
-		case g.Buf != nil || failed[n]:
-			x.out[n].Got = g
-			x.stops[n]()
-			settled++
+		case g.Buf != nil || x.failed[n]:
+			x.settle(n, got{Got: g})
 		default:
 			x.out[n].Got = g
 		}
 	}
-	return settled
 }
 
 // leave cancels what still runs; what it brings is given back.
