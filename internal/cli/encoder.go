@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"sync/atomic"
 	"time"
 
 	"afterimage/internal/arena"
@@ -64,11 +66,12 @@ func runEncoder(ctx context.Context, cfg config.Config, p *process) (err error) 
 		return fmt.Errorf("encoder.arena_bytes: %w", err)
 	}
 	parts.add(memory.Close)
-	e, err := newEncoder(ctx, cfg, p, eng, memory, &parts)
+	var state readiness
+	e, err := newEncoder(ctx, cfg, p, eng, memory, &state, &parts)
 	if err != nil {
 		return err
 	}
-	mux := p.mux(nil, nil)
+	mux := p.mux(state.err, nil)
 	e.Routes(mux)
 	if err := p.ready(shown(e.Announcement().Model, eng.Spec().Modelled)); err != nil {
 		return err
@@ -78,22 +81,16 @@ func runEncoder(ctx context.Context, cfg config.Config, p *process) (err error) 
 
 // newEncoder wires the parts between the engine and the HTTP server. Parts are closed in reverse: the
 // publisher first, the memory last.
-func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.Encoder, memory *arena.Arena, parts *closers) (*encoder.Encoder, error) {
+func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.Encoder, memory *arena.Arena, state *readiness, parts *closers) (*encoder.Encoder, error) {
 	spec, own := eng.Spec(), cfg.Encoder
 	local := cache.New(int64(own.CacheBytes))
 	parts.add(func() error { local.Close(); return nil })
-	shared, err := dialStore(ctx, own, memory, parts)
-	if err != nil {
-		return nil, err
-	}
-	resolver, err := resolve.New(resolve.Config{
-		Cache: local, Store: shared, Protocol: protocol, ReadBufferBytes: int64(own.StoreReadBufferBytes), Logger: p.log,
-	})
+	shared, err := dialStore(ctx, own, p, memory, state, parts)
 	if err != nil {
 		return nil, err
 	}
 	publisher, err := publish.New(publish.Config{
-		Store: shared, Protocol: protocol, MaxPendingItems: own.StoreMaxPendingItems,
+		Store: shared, Protocol: protocol, Admission: publish.Admission(own.Admission), MaxPendingItems: own.StoreMaxPendingItems,
 		MaxPendingBytes: int64(own.StoreMaxPendingBytes), Logger: p.log,
 	})
 	if err != nil {
@@ -104,6 +101,14 @@ func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.E
 		defer cancel()
 		return publisher.Close(ctx)
 	})
+	resolver, err := resolve.New(resolve.Config{
+		Cache: local, Store: shared, Protocol: protocol, ReadBufferBytes: int64(own.StoreReadBufferBytes),
+		Reap: publisher.Err, Sighted: publisher.Sighted, ReadOrRecompute: own.ReadOrRecompute, Hedge: own.Hedge, Logger: p.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	parts.add(func() error { resolver.Wait(); return nil })
 	sender, err := transport.NewSender(transport.SenderConfig{
 		Engine: spec.Engine, Cols: spec.Cols, Logger: p.log, Metrics: transport.NewMetrics(p.registry),
 	})
@@ -124,9 +129,9 @@ func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.E
 	})
 }
 
-// dialStore returns the shared Store, or nil when this Encoder shares nothing. A Store that is away is
-// no error: it is looked for again.
-func dialStore(ctx context.Context, own config.Encoder, memory *arena.Arena, parts *closers) (store.Store, error) {
+// dialStore returns the shared Store behind its guard, or nil when this Encoder shares nothing. A Store
+// that is away is no error: it is looked for again.
+func dialStore(ctx context.Context, own config.Encoder, p *process, memory *arena.Arena, state *readiness, parts *closers) (store.Store, error) {
 	if !own.CrossEncoderCache || own.Store == "" {
 		return nil, nil
 	}
@@ -134,6 +139,34 @@ func dialStore(ctx context.Context, own config.Encoder, memory *arena.Arena, par
 	if err != nil {
 		return nil, err
 	}
-	parts.add(s.Close)
-	return s, nil
+	g, err := store.NewGuard(store.GuardConfig{
+		Store: s, OnUnconfirmed: store.OnUnconfirmed(own.OnUnconfirmed), ArenaBytes: memory.Stats().Capacity,
+		Unready: state.fail, Fatal: func(err error) { exitNow(p, err) }, Logger: p.log,
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	parts.add(g.Close)
+	p.registry.MustRegister(g.Collectors()...)
+	return g, nil
+}
+
+// exitNow ends the process as on_unconfirmed = "exit" demands: nobody may use memory that the Store may
+// still write into, not even to take things apart.
+func exitNow(p *process, err error) {
+	p.log.Error("the worker exits", "error", err)
+	os.Exit(exitFailure)
+}
+
+// readiness holds why the process must not get requests any more. Its zero value is ready.
+type readiness struct{ reason atomic.Pointer[string] }
+
+// fail makes the process unready for good.
+func (r *readiness) fail(reason string) { r.reason.CompareAndSwap(nil, &reason) }
+
+func (r *readiness) err() error {
+	if reason := r.reason.Load(); reason != nil {
+		return errors.New(*reason)
+	}
+	return nil
 }

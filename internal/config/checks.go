@@ -4,6 +4,7 @@ package config
 
 import (
 	"net"
+	"slices"
 	"time"
 )
 
@@ -88,8 +89,37 @@ func (c *checker) encoder() {
 		c.fault("encoder.name", "missing; give a name that no other worker has")
 	}
 	c.atLeast("encoder.store_max_pending_items", int64(e.StoreMaxPendingItems), 1, "")
-	c.bytes("encoder.store_max_pending_bytes", e.StoreMaxPendingBytes, MiB)
-	c.bytes("encoder.store_read_buffer_bytes", e.StoreReadBufferBytes, MiB)
+	c.bytes("encoder.store_max_pending_bytes", e.StoreMaxPendingBytes, 1)
+	c.bytes("encoder.store_read_buffer_bytes", e.StoreReadBufferBytes, 1)
+	c.oneOf("encoder.on_unconfirmed", e.OnUnconfirmed, "drain", "exit")
+	c.oneOf("encoder.admission", e.Admission, "always", "second-sighting")
+	c.producer(e)
+}
+
+// producer refuses what an Encoder that shares its work cannot do, in the words of vLLM, which people
+// will search for.
+func (c *checker) producer(e *Encoder) {
+	if e.TensorParallelSize != 1 {
+		c.fault("encoder.tensor_parallel_size", "ECMooncakeConnector producers require tensor_parallel_size=1.")
+	}
+	if e.PipelineParallelSize != 1 {
+		c.fault("encoder.pipeline_parallel_size", "ECMooncakeConnector producers do not support pipeline parallelism.")
+	}
+	if e.DataParallelSize != 1 {
+		c.fault("encoder.data_parallel_size", "ECMooncakeConnector producers require data_parallel_size=1.")
+	}
+	if !e.CrossEncoderCache {
+		return
+	}
+	if e.EnableLoRA {
+		c.fault("encoder.enable_lora", "cross_encoder_cache does not support LoRA")
+	}
+	if !slices.Equal(e.Modalities, []string{"image"}) {
+		c.fault("encoder.modalities", "cross_encoder_cache supports only modality image")
+	}
+	if !(e.MMProcessorCacheGB > 0) { // NaN is no size either
+		c.fault("encoder.mm_processor_cache_gb", "cross_encoder_cache requires mm_processor_cache_gb > 0 to preserve content identifiers across Encoders and restarts")
+	}
 }
 
 func (c *checker) prefill() {

@@ -56,7 +56,20 @@ type Encoder struct {
 	EmbeddingModelIdentity string `toml:"embedding_model_identity" key:"encoder.embedding_model_identity" placeholder:"TEXT" help:"Model name in Store keys. Empty takes the model's own; set it where equal models have different names."`
 	StoreMaxPendingItems   int    `toml:"store_max_pending_items" key:"encoder.store_max_pending_items" placeholder:"N" help:"Embeddings that wait to be published. One more is dropped and counted; its request is served."`
 	StoreMaxPendingBytes   Bytes  `toml:"store_max_pending_bytes" key:"encoder.store_max_pending_bytes" placeholder:"SIZE" help:"The same limit in bytes."`
-	StoreReadBufferBytes   Bytes  `toml:"store_read_buffer_bytes" key:"encoder.store_read_buffer_bytes" placeholder:"SIZE" help:"Memory for Store reads in flight. Reads beyond it wait."`
+	StoreReadBufferBytes   Bytes  `toml:"store_read_buffer_bytes" key:"encoder.store_read_buffer_bytes" placeholder:"SIZE" help:"Memory for the objects of one Store read. More are read in several, a larger one is encoded."`
+
+	OnUnconfirmed   string `toml:"on_unconfirmed" key:"encoder.on_unconfirmed" placeholder:"WHAT" help:"When the Store cannot say whether it still uses memory of this Encoder: drain gives up the memory and goes on; exit ends the process, as vLLM does."`
+	Admission       string `toml:"admission" key:"encoder.admission" placeholder:"WHICH" help:"Embeddings to publish: always all, or at their second-sighting, so that pictures seen once push nothing out of the Store."`
+	ReadOrRecompute bool   `toml:"read_or_recompute" key:"encoder.read_or_recompute" negatable:"" help:"Encode instead of reading from the Store where that is expected to be faster."`
+	Hedge           bool   `toml:"hedge" key:"encoder.hedge" negatable:"" help:"Start to encode beside a Store read that is late, and take what comes first."`
+
+	// What vLLM can do and an Encoder with a Store cannot. The keys are there to be refused by name.
+	EnableLoRA           bool     `toml:"enable_lora" key:"encoder.enable_lora" hidden:"" help:"Refused with cross_encoder_cache."`
+	TensorParallelSize   int      `toml:"tensor_parallel_size" key:"encoder.tensor_parallel_size" hidden:"" help:"Refused unless it is 1."`
+	PipelineParallelSize int      `toml:"pipeline_parallel_size" key:"encoder.pipeline_parallel_size" hidden:"" help:"Refused unless it is 1."`
+	DataParallelSize     int      `toml:"data_parallel_size" key:"encoder.data_parallel_size" hidden:"" help:"Refused unless it is 1."`
+	Modalities           []string `toml:"modalities" key:"encoder.modalities" hidden:"" help:"Anything but image is refused with cross_encoder_cache."`
+	MMProcessorCacheGB   float64  `toml:"mm_processor_cache_gb" key:"encoder.mm_processor_cache_gb" hidden:"" help:"0 is refused with cross_encoder_cache."`
 }
 
 // Prefill configures the role that prefills and decodes.
@@ -117,7 +130,9 @@ func DefaultConfig() Config {
 		Encoder: Encoder{
 			Listen: "127.0.0.1:8100", Name: "encoder-0", ArenaBytes: GiB, CacheBytes: 256 * MiB,
 			CrossEncoderCache: true, StoreMaxPendingItems: 32, StoreMaxPendingBytes: 2 * GiB,
-			StoreReadBufferBytes: 128 * MiB,
+			StoreReadBufferBytes: 128 * MiB, OnUnconfirmed: "drain", Admission: "always",
+			TensorParallelSize: 1, PipelineParallelSize: 1, DataParallelSize: 1,
+			Modalities: []string{"image"}, MMProcessorCacheGB: 4,
 		},
 		Prefill: Prefill{
 			Listen: "127.0.0.1:8200", DataListen: "127.0.0.1:8201", Name: "prefill-0", ArenaBytes: GiB,

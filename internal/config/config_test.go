@@ -151,6 +151,12 @@ func TestLoadErrors(t *testing.T) {
 	file("[store]\nbytes = '12 parsecs'\n", "a.toml:2", "store.bytes", "unknown unit", "GiB")
 	file("[server]\ndrain = 'soon'\n", "a.toml:2", "server.drain", "500ms")
 	file("[gateway\n", "a.toml:1")
+	file("[encoder]\ncross_encoder_cache = 1\n", "a.toml:2", "cross_encoder_cache must be a boolean")
+	file("[encoder]\ncross_encoder_cache = 'true'\n", "a.toml:2", "cross_encoder_cache must be a boolean")
+	file("[encoder]\nstore_max_pending_items = true\n", "a.toml:2", "encoder.store_max_pending_items")
+	file("[encoder]\nstore_max_pending_items = 3.0\n", "a.toml:2", "encoder.store_max_pending_items")
+	file("[encoder]\nmm_processor_cache_gb = true\n", "a.toml:2", "encoder.mm_processor_cache_gb")
+	file("[encoder]\nstore_max_pending_bytes = true\n", "a.toml:2", "encoder.store_max_pending_bytes")
 	env := func(kv string, wants ...string) {
 		t.Helper()
 		_, err := Load(Input{Env: []string{kv}})
@@ -285,6 +291,33 @@ func TestValidate(t *testing.T) {
 	f(RoleUp, "model.path", "/does/not/exist.gguf", "no such file", "GGUF")
 	f(RoleUp, "model.path", t.TempDir(), "not a file")
 	f(RolePrefill, "model.path", there)
+	f(RoleEncoder, "encoder.store_max_pending_items", "0", "at least 1")
+	f(RoleEncoder, "encoder.store_max_pending_bytes", "0", "at least 1")
+	f(RoleEncoder, "encoder.store_read_buffer_bytes", "0", "at least 1")
+	f(RoleEncoder, "encoder.store_read_buffer_bytes", "1")
+	f(RoleEncoder, "encoder.on_unconfirmed", "panic", "drain or exit")
+	f(RoleUp, "encoder.on_unconfirmed", "exit")
+	f(RoleEncoder, "encoder.admission", "never", "always or second-sighting")
+	f(RoleEncoder, "encoder.tensor_parallel_size", "2", "ECMooncakeConnector producers require tensor_parallel_size=1.")
+	f(RoleEncoder, "encoder.pipeline_parallel_size", "2", "ECMooncakeConnector producers do not support pipeline parallelism.")
+	f(RoleEncoder, "encoder.data_parallel_size", "0", "ECMooncakeConnector producers require data_parallel_size=1.")
+	f(RoleEncoder, "encoder.enable_lora", "true", "cross_encoder_cache does not support LoRA")
+	f(RoleEncoder, "encoder.modalities", "image,audio", "only modality image")
+	f(RoleEncoder, "encoder.mm_processor_cache_gb", "0", "cross_encoder_cache requires mm_processor_cache_gb > 0 to preserve content identifiers across Encoders and restarts")
+	f(RoleEncoder, "encoder.mm_processor_cache_gb", "0.5")
+	f(RolePrefill, "encoder.mm_processor_cache_gb", "0")
+}
+
+// Without a shared Store, what only a shared Store cannot do is let pass.
+func TestProducerWithoutStore(t *testing.T) {
+	l, err := Load(Input{Env: []string{"AFTERIMAGE_ENCODER_CROSS_ENCODER_CACHE=false", "AFTERIMAGE_ENCODER_ENABLE_LORA=true",
+		"AFTERIMAGE_ENCODER_MM_PROCESSOR_CACHE_GB=0", "AFTERIMAGE_ENCODER_MODALITIES=audio"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Validate(RoleEncoder); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestModelPair(t *testing.T) {

@@ -86,6 +86,12 @@ func (k Key) set(c *Config, text string) error {
 			return fmt.Errorf("%q is no whole number", text)
 		}
 		v.SetInt(int64(n))
+	case reflect.Float64:
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return fmt.Errorf("%q is no number", text)
+		}
+		v.SetFloat(x)
 	case reflect.Slice:
 		var list []string
 		for part := range strings.SplitSeq(text, ",") {

@@ -105,11 +105,11 @@ func (l *Loaded) loadFile(path string) error {
 	dec := toml.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&l.Config); err != nil {
-		return fileError(path, err)
+		return fileError(path, text, err)
 	}
 	var present map[string]map[string]any
 	if err := toml.Unmarshal(text, &present); err != nil {
-		return fileError(path, err)
+		return fileError(path, text, err)
 	}
 	for table, values := range present {
 		for name := range values {
@@ -125,28 +125,6 @@ func plain(err error) error {
 		return pe.Err
 	}
 	return err
-}
-
-// fileError says where in the file the fault is and, for an unknown key, which one was probably
-// meant.
-func fileError(path string, err error) error {
-	if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
-		var all []error
-		for _, e := range strict.Errors {
-			row, col := e.Position()
-			all = append(all, fmt.Errorf("%s:%d:%d: unknown key %s%s", path, row, col, strings.Join(e.Key(), "."), meantKey(e.Key())))
-		}
-		return errors.Join(all...)
-	}
-	if e, ok := errors.AsType[*toml.DecodeError](err); ok {
-		row, col := e.Position()
-		at := ""
-		if len(e.Key()) > 0 {
-			at = strings.Join(e.Key(), ".") + ": "
-		}
-		return fmt.Errorf("%s:%d:%d: %s%s", path, row, col, at, strings.TrimPrefix(e.Error(), "toml: "))
-	}
-	return fmt.Errorf("%s: %w", path, err)
 }
 
 func (l *Loaded) loadEnv(env []string) error {

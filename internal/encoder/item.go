@@ -59,12 +59,22 @@ func (e *Encoder) resolve(ctx context.Context, items []*item) {
 	if len(open) == 0 {
 		return
 	}
-	for i, r := range e.cfg.Resolver.Resolve(ctx, wants) {
-		if r.Buf == nil {
-			continue
+	results := make([]resolve.Result, len(wants))
+	e.cfg.Resolver.ResolveOr(ctx, wants, results, func(ctx context.Context, i int) (*arena.Buf, embedding.Meta, error) {
+		it := open[i]
+		buf, _, err := e.flights.Do(ctx, it.key, func(ctx context.Context) (*arena.Buf, error) { return e.produce(ctx, it) })
+		return buf, e.meta(it), err
+	})
+	for i, r := range results {
+		if r.Buf != nil {
+			open[i].buf, open[i].source = r.Buf, r.Source
 		}
-		open[i].buf, open[i].source = r.Buf, control.Source(r.Source)
 	}
+}
+
+// meta describes an item's object.
+func (e *Encoder) meta(it *item) embedding.Meta {
+	return embedding.Meta{Rows: it.layout.Rows(), Cols: e.spec.Cols, DType: e.spec.DType, Layout: it.layout}
 }
 
 // encode computes an item's object, or shares the run of an equal one that is in flight.
@@ -104,7 +114,7 @@ func (e *Encoder) produce(ctx context.Context, it *item) (*arena.Buf, error) {
 	if err := e.run(ctx, px, payload); err != nil {
 		return nil, err
 	}
-	meta := embedding.Meta{Rows: it.layout.Rows(), Cols: e.spec.Cols, DType: e.spec.DType, Layout: it.layout}
+	meta := e.meta(it)
 	if err := format.Seal(buf.Bytes(), it.key, meta); err != nil {
 		return nil, err
 	}
@@ -130,7 +140,7 @@ func (e *Encoder) run(ctx context.Context, px media.Pixels, dst []byte) error {
 		e.metrics.refused.Inc()
 		return errQueueFull
 	}
-	start := time.Now()
+	asked := time.Now()
 	select {
 	case <-e.engine:
 		e.waiting.Add(-1)
@@ -139,13 +149,14 @@ func (e *Encoder) run(ctx context.Context, px media.Pixels, dst []byte) error {
 		return context.Cause(ctx)
 	}
 	defer func() { e.engine <- struct{}{} }()
-	e.metrics.queue.Observe(time.Since(start).Seconds())
-	start = time.Now()
+	start := time.Now()
+	e.metrics.queue.Observe(start.Sub(asked).Seconds())
 	if err := e.cfg.Engine.Encode(ctx, px, dst); err != nil {
 		return err
 	}
 	e.metrics.encode.Observe(time.Since(start).Seconds())
 	e.metrics.encodes.Inc()
+	e.cfg.Resolver.Estimator().ObserveEncode(int64(len(dst)), time.Since(asked))
 	return nil
 }
 

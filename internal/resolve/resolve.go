@@ -58,6 +58,9 @@ type Config struct {
 	// Reap returns the fault of a publication that no worker survives; nil: there is none. It is asked
 	// before anything else.
 	Reap func() error
+	// Sighted is told of every hit in Cache, for a publisher that waits for a second sighting; nil is
+	// nobody. It must not block.
+	Sighted func(embedding.Key, *arena.Buf, embedding.Meta)
 	// ReadOrRecompute leaves out reads that are expected to take longer than encoding.
 	ReadOrRecompute bool
 	// Hedge starts an encode beside a read that is late, where the caller of ResolveOr offers one.
@@ -207,6 +210,9 @@ func (r *Resolver) local(it Item, res *Result) bool {
 		return false
 	}
 	*res = Result{Buf: buf, Meta: meta, Source: control.SourceLocal}
+	if r.cfg.Sighted != nil {
+		r.cfg.Sighted(it.Key, buf, meta)
+	}
 	return true
 }
 

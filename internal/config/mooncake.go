@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MooncakeEnv names the file that Mooncake's clients share, vLLM's and others.
+const MooncakeEnv = "MOONCAKE_CONFIG_PATH"
+
+// Modes of a Mooncake client: does it hold a segment of the Store itself?
+const (
+	MooncakeEmbedded   = "embedded"
+	MooncakeStandalone = "standalone-store"
+)
+
+// Mooncake is what the file of MOONCAKE_CONFIG_PATH says. Sizes are bytes.
+type Mooncake struct {
+	MetadataServer      string // "P2PHANDSHAKE" or a URL
+	MasterServerAddress string // host:port
+	Protocol            string // "rdma", "tcp"
+	DeviceName          string
+	Mode                string
+	GlobalSegmentSize   int64 // 0 with MooncakeStandalone
+	LocalBufferSize     int64
+	TenantID            string // "default" stands for none
+}
+
+// LoadMooncake reads the file that the environment env names. warn gets one line per parse at most, about
+// the keys that nothing reads.
+func LoadMooncake(env []string, warn func(string)) (Mooncake, error) {
+	path := ""
+	for _, kv := range env {
+		if name, value, ok := strings.Cut(kv, "="); ok && name == MooncakeEnv {
+			path = value
+		}
+	}
+	if path == "" {
+		return Mooncake{}, errors.New("The environment variable 'MOONCAKE_CONFIG_PATH' is not set.")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return Mooncake{}, fmt.Errorf("%s: %w", MooncakeEnv, err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	switch {
+	case err != nil:
+		return Mooncake{}, fmt.Errorf("%s: %w", MooncakeEnv, err)
+	case len(text) > maxFileBytes:
+		return Mooncake{}, fmt.Errorf("%s: %s: not a JSON file of at most %v", MooncakeEnv, path, Bytes(maxFileBytes))
+	}
+	m, err := ParseMooncake(text, warn)
+	if err != nil {
+		return m, fmt.Errorf("%s: %s: %w", MooncakeEnv, path, err)
+	}
+	return m, nil
+}
+
+// ParseMooncake reads the text of such a file. It is lenient where the file is shared: keys of others are
+// warned about, and sizes may be numbers, numbers in quotes, or have a unit. It is strict about types: a
+// boolean is no number.
+func ParseMooncake(text []byte, warn func(string)) (Mooncake, error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var file map[string]any
+	if err := dec.Decode(&file); err != nil {
+		return Mooncake{}, fmt.Errorf("not a JSON object: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return Mooncake{}, errors.New("not a JSON object: there is more behind it")
+	}
+	r := mooncakeReader{file: file}
+	m := Mooncake{
+		MetadataServer:      r.text("metadata_server", ""),
+		MasterServerAddress: r.text("master_server_address", ""),
+		Protocol:            r.text("protocol", "rdma"),
+		DeviceName:          r.text("device_name", ""),
+		Mode:                r.text("mode", MooncakeEmbedded),
+		GlobalSegmentSize:   r.size("global_segment_size", 4<<30),
+		LocalBufferSize:     r.size("local_buffer_size", 4<<30),
+		TenantID:            r.tenant(),
+	}
+	if r.boolean("enable_offload") {
+		r.errs = append(r.errs, errors.New("cross_encoder_cache supports a RAM Store; disable enable_offload"))
+	}
+	m.check(&r)
+	if left := slices.Sorted(maps.Keys(file)); len(left) > 0 && warn != nil {
+		warn("mooncake: nothing reads " + strings.Join(left, ", "))
+	}
+	return m, errors.Join(r.errs...)
+}
+
+// check holds values against each other.
+func (m *Mooncake) check(r *mooncakeReader) {
+	fault := func(format string, args ...any) { r.errs = append(r.errs, fmt.Errorf(format, args...)) }
+	switch {
+	case m.Mode != MooncakeEmbedded && m.Mode != MooncakeStandalone:
+		fault("unknown Mooncake mode %q; use %s or %s", m.Mode, MooncakeEmbedded, MooncakeStandalone)
+	case m.Mode == MooncakeEmbedded && m.GlobalSegmentSize <= 0:
+		fault("global_segment_size is %d; mode %s needs more than 0", m.GlobalSegmentSize, m.Mode)
+	case m.Mode == MooncakeStandalone && m.GlobalSegmentSize != 0:
+		fault("global_segment_size is %d; mode %s needs 0", m.GlobalSegmentSize, m.Mode)
+	}
+	if m.LocalBufferSize <= 0 {
+		fault("local_buffer_size is %d; give more than 0", m.LocalBufferSize)
+	}
+}
+
+// mooncakeReader takes keys out of a file; what is left nobody knows.
+type mooncakeReader struct {
+	file map[string]any
+	errs []error
+}
+
+func (r *mooncakeReader) take(key string) (v any, ok bool) {
+	v, ok = r.file[key]
+	delete(r.file, key)
+	return v, ok
+}
+
+func (r *mooncakeReader) refuse(key string, v any, want string) {
+	text, _ := json.Marshal(v) // it came out of JSON
+	r.errs = append(r.errs, fmt.Errorf("%s is %s, want %s", key, text, want))
+}
+
+func (r *mooncakeReader) text(key, def string) string {
+	v, ok := r.take(key)
+	if !ok {
+		return def
+	}
+	s, ok := v.(string)
+	if !ok {
+		r.refuse(key, v, "a string")
+	}
+	return s
+}
+
+// tenant may be null; blank is none.
+func (r *mooncakeReader) tenant() string {
+	const key, none = "tenant_id", "default"
+	switch v, _ := r.take(key); t := v.(type) {
+	case nil:
+		return none
+	case string:
+		if t = strings.TrimSpace(t); t != "" {
+			return t
+		}
+		return none
+	default:
+		r.refuse(key, v, "a string or null")
+		return none
+	}
+}
+
+func (r *mooncakeReader) boolean(key string) bool {
+	v, ok := r.take(key)
+	if !ok {
+		return false
+	}
+	b, ok := v.(bool)
+	if !ok {
+		r.refuse(key, v, "a boolean")
+	}
+	return b
+}
+
+func (r *mooncakeReader) size(key string, def int64) int64 {
+	v, ok := r.take(key)
+	if !ok {
+		return def
+	}
+	const want = `a whole number of bytes, or text with a unit such as "4gb"`
+	var n int64
+	switch t := v.(type) {
+	case json.Number:
+		n, ok = wholeNumber(t.String())
+	case string:
+		n, ok = mooncakeSize(t)
+	default:
+		ok = false
+	}
+	if !ok {
+		r.refuse(key, v, want)
+	}
+	return n
+}
+
+// wholeNumber reads 5, 5.0 and 5e3, and refuses 5.5.
+func wholeNumber(text string) (int64, bool) {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n, true
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) >= 1<<63 {
+		return 0, false
+	}
+	return int64(f), true
+}
+
+// mooncakeUnits are binary; the longer ones come first, since all end in b.
+var mooncakeUnits = []struct {
+	name string
+	size float64
+}{{"gb", 1 << 30}, {"mb", 1 << 20}, {"kb", 1 << 10}, {"b", 1}}
+
+// mooncakeSize reads 4294967296, 4gb, 1.5 GB. A fraction of a byte is dropped.
+func mooncakeSize(text string) (int64, bool) {
+	text = strings.ToLower(strings.TrimSpace(text))
+	for _, u := range mooncakeUnits {
+		number, ok := strings.CutSuffix(text, u.name)
+		if !ok {
+			continue
+		}
+		f, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if f *= u.size; err != nil || math.IsNaN(f) || math.Abs(f) >= 1<<63 {
+			return 0, false
+		}
+		return int64(f), true
+	}
+	return wholeNumber(text)
+}
