@@ -33,6 +33,7 @@ import (
 	"afterimage/internal/prefill"
 	"afterimage/internal/publish"
 	"afterimage/internal/resolve"
+	shared "afterimage/internal/store"
 	"afterimage/internal/store/ram"
 	"afterimage/internal/transport"
 )
@@ -196,14 +197,16 @@ func (f *fleet) startEncoder(t *testing.T, name, socket string, o options) *enc 
 	}))
 	f.ns = embedding.Namespace{Model: "modelled", Encoder: eng.Spec().Fingerprint, DType: embedding.Float32, Protocol: embedding.A1}
 	store := must[*ram.Client](t)(ram.Dial(t.Context(), ram.ClientConfig{Path: socket, Arena: a}))
+	guard := must[*shared.Guard](t)(shared.NewGuard(shared.GuardConfig{Store: store, ArenaBytes: arenaSize, Logger: quiet}))
 	local := cache.New(arenaSize / 2)
-	resolver := must[*resolve.Resolver](t)(resolve.New(resolve.Config{Cache: local, Store: store, Protocol: f.ns.Protocol, Logger: quiet}))
-	publisher := must[*publish.Publisher](t)(publish.New(publish.Config{Store: store, Protocol: f.ns.Protocol, Logger: quiet}))
+	resolver := must[*resolve.Resolver](t)(resolve.New(resolve.Config{Cache: local, Store: guard, Protocol: f.ns.Protocol, Logger: quiet}))
+	publisher := must[*publish.Publisher](t)(publish.New(publish.Config{Store: guard, Protocol: f.ns.Protocol, Logger: quiet}))
 	reg := prometheus.NewRegistry()
 	sender := must[transport.Sender](t)(transport.NewSender(transport.SenderConfig{
 		Engine: device.Name, Cols: cols, Metrics: transport.NewMetrics(reg), Logger: quiet,
 	}))
 	reg.MustRegister(resolver.Metrics(), publisher.Metrics())
+	reg.MustRegister(guard.Collectors()...)
 	e := must[*encoder.Encoder](t)(encoder.New(encoder.Config{
 		Name: name, Version: "test", Engine: eng, Namespace: f.ns, Arena: a, Cache: local,
 		Resolver: resolver, Publisher: publisher, Sender: sender, Limits: media.DefaultLimits(),
@@ -219,7 +222,7 @@ func (f *fleet) startEncoder(t *testing.T, name, socket string, o options) *enc 
 			t.Errorf("publisher of %s: %v", name, err)
 		}
 		sender.Close()
-		store.Close()
+		guard.Close()
 		local.Close()
 	})
 	return n
