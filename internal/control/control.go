@@ -195,6 +195,10 @@ type EncodeResponse struct {
 	Items   []EncodedItem `json:"items"`
 }
 
+// TypeDelivery is the Error.Type of an embedding that an Encoder had and a P/D did not get, whichever of
+// them or the way between them failed.
+const TypeDelivery = "DeliveryError"
+
 // Error tells a failure to the gateway, which turns it into the client's shape.
 type Error struct {
 	Status  int    `json:"status"` // HTTP status that the client should see

@@ -4,7 +4,9 @@ package encoder
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"afterimage/internal/arena"
@@ -12,6 +14,7 @@ import (
 	"afterimage/internal/embedding"
 	"afterimage/internal/media"
 	"afterimage/internal/resolve"
+	"afterimage/internal/transport"
 )
 
 // item is one image of a call on its way through the Encoder.
@@ -92,17 +95,54 @@ func (e *Encoder) encode(ctx context.Context, it *item) error {
 	return nil
 }
 
-// produce decodes and encodes one picture into a fresh object, caches it and offers it to the Store.
-// The caller owns one reference of the result.
+// produce queues for the engine, then decodes and encodes one picture into a fresh object, caches it and
+// offers it to the Store. The caller owns one reference of the result.
 func (e *Encoder) produce(ctx context.Context, it *item) (*arena.Buf, error) {
 	// Another flight may have ended between this item's look-up and its turn.
 	if buf, _, ok := e.cfg.Cache.Get(it.key); ok {
 		return buf, nil
 	}
+	if e.waiting.Add(1) > int64(e.cfg.MaxQueue) {
+		e.waiting.Add(-1)
+		e.metrics.refused.Inc()
+		return nil, errQueueFull
+	}
+	queued := sync.OnceFunc(func() { e.waiting.Add(-1) })
+	defer queued()
+	asked := time.Now()
+	if err := acquire(ctx, e.ready); err != nil {
+		return nil, err
+	}
+	defer func() { <-e.ready }()
 	px, err := media.Decode(ctx, it.file, e.spec.Processing, e.cfg.Limits)
 	if err != nil {
 		return nil, err
 	}
+	if err := acquire(ctx, e.engine); err != nil {
+		return nil, err
+	}
+	defer func() { <-e.engine }()
+	queued()
+	e.metrics.queue.Observe(time.Since(asked).Seconds())
+	return e.run(ctx, it, px, asked)
+}
+
+// acquire puts a token into c, or returns why ctx ended.
+func acquire(ctx context.Context, c chan struct{}) error {
+	select {
+	case c <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// run encodes px into a sealed object. Once begun it does not end with ctx: the work is nearly all
+// spent when the native call returns, and the result serves whoever asks next. asked is when the picture
+// began to queue.
+func (e *Encoder) run(ctx context.Context, it *item, px media.Pixels, asked time.Time) (*arena.Buf, error) {
+	e.running.Add(1)
+	defer e.running.Add(-1)
 	format := e.cfg.Namespace.Protocol
 	buf, err := e.reserve(format.ObjectBytes(it.layout, e.spec.Cols, e.spec.DType))
 	if err != nil {
@@ -111,9 +151,13 @@ func (e *Encoder) produce(ctx context.Context, it *item) (*arena.Buf, error) {
 	defer buf.Abort()
 	payload := buf.Bytes()[format.PayloadOffset(it.layout):]
 	payload = payload[:e.contract(it.layout).PayloadBytes()]
-	if err := e.run(ctx, px, payload); err != nil {
+	start := time.Now()
+	if err := e.cfg.Engine.Encode(context.WithoutCancel(ctx), px, payload); err != nil {
 		return nil, err
 	}
+	e.metrics.encode.Observe(time.Since(start).Seconds())
+	e.metrics.encodes.Inc()
+	e.cfg.Resolver.Estimator().ObserveEncode(int64(len(payload)), time.Since(asked))
 	meta := e.meta(it)
 	if err := format.Seal(buf.Bytes(), it.key, meta); err != nil {
 		return nil, err
@@ -133,33 +177,6 @@ func (e *Encoder) reserve(n int) (*arena.Buf, error) {
 	return e.cfg.Arena.Reserve(n)
 }
 
-// run waits for the engine and encodes px into dst.
-func (e *Encoder) run(ctx context.Context, px media.Pixels, dst []byte) error {
-	if e.waiting.Add(1) > int64(e.cfg.MaxQueue) {
-		e.waiting.Add(-1)
-		e.metrics.refused.Inc()
-		return errQueueFull
-	}
-	asked := time.Now()
-	select {
-	case <-e.engine:
-		e.waiting.Add(-1)
-	case <-ctx.Done():
-		e.waiting.Add(-1)
-		return context.Cause(ctx)
-	}
-	defer func() { e.engine <- struct{}{} }()
-	start := time.Now()
-	e.metrics.queue.Observe(start.Sub(asked).Seconds())
-	if err := e.cfg.Engine.Encode(ctx, px, dst); err != nil {
-		return err
-	}
-	e.metrics.encode.Observe(time.Since(start).Seconds())
-	e.metrics.encodes.Inc()
-	e.cfg.Resolver.Estimator().ObserveEncode(int64(len(dst)), time.Since(asked))
-	return nil
-}
-
 // deliver sends the object to every grant at once; one that fails holds none of the others.
 func (e *Encoder) deliver(ctx context.Context, it *item) error {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.DeliverTimeout)
@@ -172,8 +189,11 @@ func (e *Encoder) deliver(ctx context.Context, it *item) error {
 	for range it.req.Grants {
 		if err := <-errs; err != nil {
 			e.metrics.deliver.WithLabelValues("failed").Inc()
+			if errors.Is(err, transport.ErrRejected) { // its bytes are not what they were
+				e.cfg.Cache.Remove(it.key)
+			}
 			if first == nil {
-				first = fmt.Errorf("delivery: %w", err)
+				first = &deliveryError{err}
 			}
 			continue
 		}

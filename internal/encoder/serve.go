@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"afterimage/internal/control"
+	"afterimage/internal/openai"
 )
 
 // Routes mounts the worker API.
@@ -29,6 +30,9 @@ func reply(w http.ResponseWriter, status int, body any) {
 }
 
 func refuse(w http.ResponseWriter, err *control.Error) {
+	if err.Status == http.StatusTooManyRequests || err.Status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
 	reply(w, err.Status, map[string]*control.Error{"error": err})
 }
 
@@ -38,7 +42,7 @@ const maxGeometryBody = 64 << 10
 func (e *Encoder) serveGeometry(w http.ResponseWriter, r *http.Request) {
 	var req control.GeometryRequest
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxGeometryBody)).Decode(&req); err != nil {
-		refuse(w, badRequest("geometry body: %v", err))
+		refuse(w, bodyFault(fmt.Errorf("geometry body: %w", err)))
 		return
 	}
 	resp := control.GeometryResponse{Sizes: []control.Geometry{}}
@@ -60,8 +64,16 @@ func (e *Encoder) serveGeometry(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, resp)
 }
 
+// bodyFault is fault for the body of a call, which can fail in no way that is this side's.
+func bodyFault(err error) *control.Error {
+	if f := fault(err); f.Status < 500 {
+		return f
+	}
+	return badRequest("%v", err)
+}
+
 func badRequest(format string, args ...any) *control.Error {
-	return &control.Error{Status: http.StatusBadRequest, Type: "BadRequestError", Message: fmt.Sprintf(format, args...)}
+	return &control.Error{Status: http.StatusBadRequest, Type: openai.TypeBadRequest, Message: fmt.Sprintf(format, args...)}
 }
 
 func (e *Encoder) serveEncode(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +82,7 @@ func (e *Encoder) serveEncode(w http.ResponseWriter, r *http.Request) {
 		Items: e.cfg.MaxItems, ImageBytes: int(e.cfg.Limits.MaxBytes), TotalBytes: e.cfg.MaxBodyBytes,
 	})
 	if err != nil {
-		refuse(w, badRequest("%v", err))
+		refuse(w, bodyFault(err))
 		return
 	}
 	items := make([]*item, len(req.Items))
@@ -129,6 +141,9 @@ func (e *Encoder) answer(it *item) control.EncodedItem {
 	}
 	if it.err != nil {
 		a.Error = fault(it.err)
+		if a.Error.Status >= 500 {
+			e.cfg.Logger.Warn("image failed", "key", it.key, "source", it.source, "err", it.err)
+		}
 		e.metrics.items.WithLabelValues("failed").Inc()
 		return a
 	}

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"sync"
 	"time"
 
 	"afterimage/internal/control"
@@ -17,74 +19,103 @@ import (
 	"afterimage/internal/route"
 )
 
-// attempt takes a request once through the fleet. avoid holds the URLs of workers that failed it
-// before, force the images that must be encoded afresh.
-func (g *Gateway) attempt(ctx context.Context, req *request, out *reply, avoid map[string]bool, force map[int]bool) error {
+// attempt takes a request once through the fleet.
+func (g *Gateway) attempt(ctx context.Context, req *request, out *reply, past *history) error {
 	snap := g.fleet.snapshot()
-	pd, err := pickPrefill(snap, req.id, avoid)
+	attempt := randomHex(16)
+	pd, err := pickPrefill(snap, attempt, past)
 	if err != nil {
 		return err
 	}
 	req.trace.prefill(pd.Seen.Name)
 	if len(req.images) == 0 {
-		return g.chat(ctx, req, out, pd, "")
+		return g.chat(ctx, req, out, pd, "", func() {})
 	}
-	any, ok := snap.encoder()
-	if !ok {
-		return unavailableWorker(snap.need("Encoder", snap.Encoders))
-	}
-	if err := g.name(ctx, any, req.images); err != nil {
-		return retryElsewhere(any, err)
-	}
-	attempt := randomHex(16)
-	grants, err := g.prepare(ctx, req, pd, any, attempt, len(force) > 0)
+	enc, err := anyEncoder(snap, past)
 	if err != nil {
+		return err
+	}
+	if err := g.name(ctx, enc, req.images); err != nil {
+		return retryElsewhere(enc, err)
+	}
+	grants, err := g.prepare(ctx, req, pd, enc, attempt, len(past.force) > 0)
+	if err != nil {
+		// It may have granted all the same, and its answer may be lost.
+		g.release(pd, attempt)
 		return retryElsewhere(pd, err)
 	}
 	req.trace.stage("prepare")
-
-	// From here the chat call and the encode calls run side by side. The first that fails ends the
-	// others; its error is the cause.
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	encoded := make(chan struct{})
-	go func() {
-		defer close(encoded)
-		if err := g.encode(ctx, snap, req, grants, avoid, force); err != nil {
-			cancel(err)
-		}
-	}()
-	out.before = func() { // the trace of a served request names its sources
-		select {
-		case <-encoded:
-		case <-time.After(traceGrace):
-		}
-	}
-	err = g.chat(ctx, req, out, pd, attempt)
-	if cause := context.Cause(ctx); cause != nil && !out.started {
-		err = cause
-	}
+	err = g.bothCalls(ctx, req, out, pd, attempt, func(ctx context.Context) error {
+		return g.encode(ctx, snap, req, grants, past)
+	})
 	if err != nil {
-		cancel(err)
-		<-encoded // no encode call outlives its attempt
 		g.release(pd, attempt)
 	}
 	return err
 }
 
-// traceGrace is how long a finished prefill waits for the Encoders' answers before its first byte goes
-// out. They follow the delivery at once, so the wait is nearly always nothing.
+// bothCalls runs the encode calls and the chat call side by side. The first that fails ends the other;
+// its error is the cause. Once P/D answers it has every embedding, and the fate of the encode calls
+// matters no more. No call outlives bothCalls.
+func (g *Gateway) bothCalls(ctx context.Context, req *request, out *reply, pd worker, attempt string, encode func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var mu sync.Mutex // guards answered
+	answered := false
+	encoded := make(chan struct{})
+	go func() {
+		defer close(encoded)
+		err := encode(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil && !answered {
+			cancel(err)
+		}
+	}()
+	err := g.chat(ctx, req, out, pd, attempt, func() {
+		mu.Lock()
+		answered = true
+		mu.Unlock()
+		select { // the trace of a served request names its sources
+		case <-encoded:
+		case <-time.After(traceGrace):
+		}
+	})
+	if cause := context.Cause(ctx); err != nil && cause != nil && !out.started {
+		err = cause
+	}
+	cancel(err)
+	<-encoded
+	return err
+}
+
+// traceGrace is how long an answer waits for the Encoders' reports before its first byte goes out. They
+// follow the delivery at once, so the wait is nearly always nothing.
 const traceGrace = 250 * time.Millisecond
 
 // pickPrefill chooses the P/D with the least load; key spreads requests over equals.
-func pickPrefill(snap *snapshot, key string, avoid map[string]bool) (worker, error) {
-	if i := route.LeastLoaded(key, peers(snap.Prefills, avoid)); i >= 0 {
+func pickPrefill(snap *snapshot, key string, past *history) (worker, error) {
+	i := past.pick(snap.Prefills, func(ps []route.Peer) int { return route.LeastLoaded(key, ps) })
+	if i >= 0 {
 		return snap.Prefills[i], nil
 	}
 	if err := snap.need("P/D", snap.Prefills); err != nil {
 		return worker{}, unavailableWorker(err)
 	}
-	return worker{}, unavailableWorker(errors.New("every P/D has failed this request"))
+	return worker{}, errNoneLeft
+}
+
+// anyEncoder chooses whom to ask for geometry; all Encoders in service have one namespace and one set of
+// rules.
+func anyEncoder(snap *snapshot, past *history) (worker, error) {
+	i := past.pick(snap.Encoders, func(ps []route.Peer) int { return slices.IndexFunc(ps, route.Peer.Usable) })
+	if i >= 0 {
+		return snap.Encoders[i], nil
+	}
+	if err := snap.need("Encoder", snap.Encoders); err != nil {
+		return worker{}, unavailableWorker(err)
+	}
+	return worker{}, errNoneLeft
 }
 
 func unavailableWorker(err error) error { return openai.Unavailable(retryAfter, "%v", err) }
@@ -129,21 +160,24 @@ func (g *Gateway) prepare(ctx context.Context, req *request, pd, enc worker, att
 // releaseTimeout bounds the call that gives unused grants back; they expire by themselves too.
 const releaseTimeout = time.Second
 
-// release gives back the grants of an attempt that failed.
+// release gives back the grants of an attempt that failed, in the background: the client, or the next
+// attempt, need not wait for it. Close does.
 func (g *Gateway) release(pd worker, attempt string) {
-	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, pd.URL+control.PathPrepare+"/"+attempt, nil)
-	if err != nil {
-		return
-	}
-	if resp, err := g.client.Do(req); err == nil {
-		resp.Body.Close()
-	}
+	g.background.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodDelete, pd.URL+control.PathPrepare+"/"+attempt, nil)
+		if err != nil {
+			return
+		}
+		if resp, err := g.client.Do(req); err == nil {
+			resp.Body.Close()
+		}
+	})
 }
 
-// chat posts the conversation to P/D and relays the answer.
-func (g *Gateway) chat(ctx context.Context, req *request, out *reply, pd worker, attempt string) error {
+// chat posts the conversation to P/D and relays the answer. It calls begun when P/D's answer begins.
+func (g *Gateway) chat(ctx context.Context, req *request, out *reply, pd worker, attempt string, begun func()) error {
 	hr, err := http.NewRequestWithContext(ctx, http.MethodPost, pd.URL+control.PathChat, bytes.NewReader(req.body))
 	if err != nil {
 		return err
@@ -159,6 +193,7 @@ func (g *Gateway) chat(ctx context.Context, req *request, out *reply, pd worker,
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusOK {
+		begun()
 		req.trace.stage("prefill")
 		g.metrics.firstByte.Observe(time.Since(req.start).Seconds())
 		return g.relay(ctx, resp, out, pd)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -20,39 +21,49 @@ func checkForced(snap *snapshot, name string) error {
 	if name == "" {
 		return nil
 	}
-	all := peers(snap.Encoders, nil)
+	all := peers(snap.Encoders, everyone)
 	for i := range all {
 		all[i].Ready = true // whether it is up is another matter, and no fault of the caller
 	}
-	if _, err := route.Forced(name, all); err != nil {
-		return openai.BadRequest(control.HeaderEncoder, "%s: %v", control.HeaderEncoder, err)
+	_, err := route.Forced(name, all)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if i := slices.IndexFunc(snap.Encoders, func(w worker) bool { return !w.Known }); i >= 0 {
+		return openai.Unavailable(retryAfter, "%s: %v; %s has not said its name yet", control.HeaderEncoder, err, snap.Encoders[i].URL)
+	}
+	return openai.BadRequest(control.HeaderEncoder, "%s: %v", control.HeaderEncoder, err)
 }
 
 // pickEncoder chooses the Encoder of one image.
-func pickEncoder(snap *snapshot, req *request, m *image, avoid map[string]bool) (int, error) {
+func pickEncoder(snap *snapshot, req *request, m *image, past *history) (int, error) {
 	if req.forced != "" {
-		i, err := route.Forced(req.forced, peers(snap.Encoders, nil))
+		i, err := route.Forced(req.forced, peers(snap.Encoders, everyone))
 		if err != nil {
 			return 0, unavailableWorker(err)
 		}
 		return i, nil
 	}
-	if rank := route.Rank(string(m.id), peers(snap.Encoders, avoid)); len(rank) > 0 {
-		return rank[0], nil
+	i := past.pick(snap.Encoders, func(ps []route.Peer) int {
+		if rank := route.Rank(string(m.id), ps); len(rank) > 0 {
+			return rank[0]
+		}
+		return -1
+	})
+	if i >= 0 {
+		return i, nil
 	}
 	if err := snap.need("Encoder", snap.Encoders); err != nil {
 		return 0, unavailableWorker(err)
 	}
-	return 0, unavailableWorker(errors.New("every Encoder has failed this request"))
+	return 0, errNoneLeft
 }
 
 // encode has every image delivered to its grant, with one call per Encoder.
-func (g *Gateway) encode(ctx context.Context, snap *snapshot, req *request, grants []control.Grant, avoid map[string]bool, force map[int]bool) error {
+func (g *Gateway) encode(ctx context.Context, snap *snapshot, req *request, grants []control.Grant, past *history) error {
 	groups := map[int][]int{} // Encoder -> images
 	for i, m := range req.images {
-		e, err := pickEncoder(snap, req, m, avoid)
+		e, err := pickEncoder(snap, req, m, past)
 		if err != nil {
 			return err
 		}
@@ -66,7 +77,7 @@ func (g *Gateway) encode(ctx context.Context, snap *snapshot, req *request, gran
 		for _, forced := range []bool{false, true} {
 			var pick []int
 			for _, i := range images {
-				if force[i] == forced {
+				if past.force[i] == forced {
 					pick = append(pick, i)
 				}
 			}
@@ -102,7 +113,13 @@ func (g *Gateway) encodeOn(ctx context.Context, e worker, req *request, pick []i
 	hr.Header.Set(control.HeaderRequestID, req.id)
 	var got control.EncodeResponse
 	if err := g.do(hr, e, &got); err != nil {
-		return retryElsewhere(e, err)
+		// What the caller did wrong, an Encoder says per item. A call that it refuses as a whole is
+		// between it and this gateway.
+		var answer *workerError
+		if errors.As(err, &answer) {
+			return &refusedError{url: e.URL, err: err}
+		}
+		return err
 	}
 	if len(got.Items) != len(pick) {
 		return fmt.Errorf("%s answered %d items of %d", e.Seen.Name, len(got.Items), len(pick))
@@ -118,11 +135,16 @@ func (g *Gateway) encodeOn(ctx context.Context, e worker, req *request, pick []i
 	return nil
 }
 
-// encodeError tells the caller's faults, which name the part, from those of the Encoder.
+// encodeError tells the caller's faults, which name the part, from those of the Encoder and of what lies
+// between it and P/D.
 func encodeError(e worker, p openai.MediaPart, err *control.Error) error {
-	if err.Status >= 400 && err.Status < 500 && err.Status != http.StatusTooManyRequests && err.Status != 499 {
+	own := &workerError{worker: e.Seen.Name, status: err.Status, shaped: true,
+		body: openai.Error{Status: err.Status, Type: err.Type, Message: err.Message}}
+	switch {
+	case err.Type == control.TypeDelivery:
+		return &undeliveredError{own}
+	case own.final():
 		return partError(p, err)
 	}
-	return &refusedError{url: e.URL, err: &workerError{worker: e.Seen.Name, status: err.Status,
-		body: openai.Error{Status: err.Status, Type: err.Type, Message: err.Message}}}
+	return &refusedError{url: e.URL, err: own}
 }

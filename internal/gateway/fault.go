@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"afterimage/internal/openai"
@@ -30,22 +31,41 @@ type workerError struct {
 	worker string
 	status int
 	body   openai.Error
-	raw    []byte // as it came, for relaying
+	shaped bool // the answer was an error in OpenAI's shape, hence written by one of ours
 }
 
 func (e *workerError) Error() string {
 	return fmt.Sprintf("%s answered %d: %s", e.worker, e.status, e.body.Message)
 }
 
-// final says whether the answer would be the same from any other worker: the caller's own fault.
+// final says whether the answer would be the same from any other worker: the caller's own fault. What
+// is not in OpenAI's shape was not written about the caller's request.
 func (e *workerError) final() bool {
-	return e.status >= 400 && e.status < 500 && e.status != http.StatusConflict &&
-		e.status != http.StatusTooManyRequests && e.status != http.StatusUnprocessableEntity && e.status != 499
+	switch e.status {
+	case http.StatusConflict, http.StatusTooManyRequests, http.StatusUnprocessableEntity, statusLeft:
+		return false
+	}
+	return e.shaped && e.status >= 400 && e.status < 500
 }
+
+// forClient is the worker's answer as its client sees it: status and words are passed on.
+func (e *workerError) forClient() error {
+	if !e.shaped || e.status == statusLeft {
+		return openai.Unavailable(retryAfter, "%v", e)
+	}
+	own := e.body
+	if own.Status == http.StatusTooManyRequests || own.Status == http.StatusServiceUnavailable {
+		own.RetryAfter = retryAfter
+	}
+	return &own
+}
+
+// maxExcerpt bounds what is shown of an answer that makes no sense.
+const maxExcerpt = 200
 
 // answered turns a worker's answer into an error.
 func answered(w worker, status int, body []byte) error {
-	e := &workerError{worker: w.Seen.Name, status: status, raw: body}
+	e := &workerError{worker: w.Seen.Name, status: status}
 	var shape struct {
 		Error struct {
 			Message string  `json:"message"`
@@ -53,24 +73,31 @@ func answered(w worker, status int, body []byte) error {
 			Param   *string `json:"param"`
 		} `json:"error"`
 	}
-	if json.Unmarshal(body, &shape) == nil && shape.Error.Message != "" {
+	if json.Unmarshal(body, &shape) == nil && shape.Error.Message != "" && status >= 400 {
+		e.shaped = true
 		e.body = openai.Error{Status: status, Message: shape.Error.Message, Type: shape.Error.Type}
 		if shape.Error.Param != nil {
 			e.body.Param = *shape.Error.Param
 		}
 		return e
 	}
-	e.body = openai.Error{Status: status, Message: fmt.Sprintf("%s answered %d", w.Seen.Name, status), Type: http.StatusText(status)}
+	e.body.Message = strings.ToValidUTF8(string(body[:min(len(body), maxExcerpt)]), "?")
 	return e
 }
 
-// broken reports a call that failed on its way and has the worker probed, unless it was our own side
-// that ended it.
+// broken reports a call that failed on its way and has the worker probed, unless it was this side that
+// ended it: then the reason for that is the error. A deadline is always that of the call, since
+// requests of clients have none.
 func (g *Gateway) broken(ctx context.Context, w worker, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, context.DeadlineExceeded):
+		err = errors.New("no answer within the time given")
+	case cause != nil:
+		return cause
+	default:
+		err = plainError(err)
 	}
-	err = plainError(err)
 	g.fleet.suspect(w.URL, err.Error())
 	return &brokenError{worker: w.Seen.Name, url: w.URL, err: err}
 }
@@ -100,16 +127,10 @@ func clientError(err error) error {
 	switch {
 	case errors.As(err, &own):
 		return own
-	case errors.As(err, &answer) && answer.status == http.StatusTooManyRequests:
-		e := answer.body
-		return &e
-	case errors.As(err, &answer) && answer.final():
-		e := answer.body
-		return &e
-	case errors.As(err, &answer), errors.As(err, &broken):
+	case errors.As(err, &answer):
+		return answer.forClient()
+	case errors.As(err, &broken), errors.Is(err, context.DeadlineExceeded):
 		return openai.Unavailable(retryAfter, "%v", err)
-	case errors.Is(err, context.DeadlineExceeded):
-		return openai.Unavailable(retryAfter, "a worker did not answer in time: %v", err)
 	}
 	return err
 }

@@ -22,6 +22,8 @@ type worker struct {
 	Known bool                 `json:"known"` // it has answered at least once
 	Up    bool                 `json:"up"`
 	Why   string               `json:"why,omitempty"` // why it is not up
+	// Mismatch says that it cannot work with the rest of the fleet, whether it is up or not.
+	Mismatch bool `json:"mismatch,omitempty"`
 }
 
 // snapshot is the fleet at one moment. It is never changed after it is made.
@@ -100,19 +102,21 @@ func (f *fleet) probe(ctx context.Context, i int) {
 		is.Why = err.Error()
 	case seen.Role != role:
 		is.Why = fmt.Sprintf("%s is a %s, configured as %s", was.URL, seen.Role, role)
+	case role == "encoder" && (seen.Namespace == nil || seen.Processing == nil):
+		is.Why = was.URL + " announces no namespace or no processing rules"
 	case !seen.Ready:
 		is.Seen, is.Known, is.Why = seen, true, "not ready: "+seen.Reason
 	default:
 		is.Seen, is.Known, is.Up = seen, true, true
 	}
-	f.set(i, is)
-	if is.Up != was.Up || (is.Why != was.Why && !is.Up) {
+	is = f.set(i, is)
+	if is.Up != was.Up || is.Why != was.Why {
 		f.log.Info("worker", "kind", role, "url", is.URL, "name", is.Seen.Name, "up", is.Up, "why", is.Why)
 	}
 }
 
-// set files w under i in a fresh snapshot.
-func (f *fleet) set(i int, w worker) {
+// set files w under i in a fresh snapshot and returns how the fleet takes it.
+func (f *fleet) set(i int, w worker) worker {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	next := snapshot{
@@ -122,6 +126,7 @@ func (f *fleet) set(i int, w worker) {
 	*next.slot(i) = w
 	next.pair()
 	f.state = next
+	return *next.slot(i)
 }
 
 func (f *fleet) ask(ctx context.Context, url string) (control.Announcement, error) {

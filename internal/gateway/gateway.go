@@ -3,10 +3,12 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,15 +26,20 @@ type Config struct {
 	Salt []byte
 
 	MaxBodyBytes int64
-	MaxImages    int
-	Limits       media.Limits // of one image
-	Fetcher      *media.Fetcher
+	// BodyGrace is how long a body may take to come to a decent pace (64 KiB/s); 0 stands for 10 s.
+	BodyGrace time.Duration
+	MaxImages int
+	// MaxRequestImageBytes bounds the files of one request together, fetched ones included; 0 stands
+	// for MaxBodyBytes.
+	MaxRequestImageBytes int64
+	Limits               media.Limits // of one image
+	Fetcher              *media.Fetcher
 
 	// Repairs is how often an attempt is repeated when a worker fails or lacks an item.
 	Repairs int
 	// ProbeEvery and ProbeTimeout pace the questions to workers.
 	ProbeEvery, ProbeTimeout time.Duration
-	// PrepareTimeout bounds a prepare call, EncodeTimeout an encode call.
+	// PrepareTimeout bounds a prepare call and a question for geometry, EncodeTimeout an encode call.
 	PrepareTimeout, EncodeTimeout time.Duration
 	// WriteTimeout bounds each write to the client, never a whole answer.
 	WriteTimeout time.Duration
@@ -49,10 +56,13 @@ type Gateway struct {
 	geo     *geometry
 	traces  *traces
 	metrics *metrics
+	// background holds calls that nobody waits for but Close.
+	background sync.WaitGroup
 }
 
 // New returns a gateway that knows no worker yet; Start begins to probe.
 func New(cfg Config) *Gateway {
+	cfg.MaxRequestImageBytes = cmp.Or(cfg.MaxRequestImageBytes, cfg.MaxBodyBytes)
 	// No timeout over a whole call: answers stream for as long as they stream. Dialling is bounded,
 	// and so is each call by its context.
 	client := &http.Client{
@@ -77,9 +87,11 @@ func New(cfg Config) *Gateway {
 // Start probes the workers until ctx ends.
 func (g *Gateway) Start(ctx context.Context) { g.fleet.start(ctx) }
 
-// Close waits for the probes, whose context must have ended, and drops idle connections.
+// Close waits for the probes, whose context must have ended, and for what requests left to do in the
+// background, then drops idle connections. No request may be in work.
 func (g *Gateway) Close() {
 	g.fleet.wg.Wait()
+	g.background.Wait()
 	g.client.CloseIdleConnections()
 }
 

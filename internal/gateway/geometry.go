@@ -63,6 +63,8 @@ func (g *Gateway) geometries(ctx context.Context, e worker, sizes []control.Size
 	if len(at) == 0 {
 		return out, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.PrepareTimeout)
+	defer cancel()
 	var got control.GeometryResponse
 	if err := g.call(ctx, e, control.PathGeometry, ask, &got); err != nil {
 		return nil, err
@@ -110,7 +112,7 @@ func (g *Gateway) do(req *http.Request, w worker, answer any) error {
 		return answered(w, resp.StatusCode, b)
 	}
 	if err := json.Unmarshal(b, answer); err != nil {
-		return fmt.Errorf("%s%s: %w", w.URL, req.URL.Path, err)
+		return g.broken(req.Context(), w, fmt.Errorf("%s: %w", req.URL.Path, err))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -37,6 +38,7 @@ const fetchAtOnce = 4
 // stands at each part.
 func (g *Gateway) loadImages(ctx context.Context, parts []openai.MediaPart) (images []*image, uses []int, err error) {
 	loaded := make([]*image, len(parts))
+	left := &allowance{total: g.cfg.MaxRequestImageBytes}
 	grp, ctx := errgroup.WithContext(ctx)
 	grp.SetLimit(fetchAtOnce)
 	for i := range parts {
@@ -44,7 +46,7 @@ func (g *Gateway) loadImages(ctx context.Context, parts []openai.MediaPart) (ima
 			return nil, nil, openai.CacheMiss(i)
 		}
 		grp.Go(func() error {
-			m, err := g.loadImage(ctx, parts[i])
+			m, err := g.loadImage(ctx, parts[i], left)
 			if err != nil {
 				return partError(parts[i], err)
 			}
@@ -70,7 +72,7 @@ func (g *Gateway) loadImages(ctx context.Context, parts []openai.MediaPart) (ima
 }
 
 // loadImage gets and inspects the file of one part.
-func (g *Gateway) loadImage(ctx context.Context, p openai.MediaPart) (*image, error) {
+func (g *Gateway) loadImage(ctx context.Context, p openai.MediaPart, left *allowance) (*image, error) {
 	var file []byte
 	var err error
 	if media.IsDataURL(p.URL) {
@@ -79,7 +81,10 @@ func (g *Gateway) loadImage(ctx context.Context, p openai.MediaPart) (*image, er
 		}
 		file, _, err = media.ParseDataURL(p.URL)
 	} else {
-		file, err = g.cfg.Fetcher.Fetch(ctx, string(p.URL))
+		file, err = g.fetch(ctx, string(p.URL), left)
+	}
+	if err == nil {
+		err = left.take(len(file))
 	}
 	if err != nil {
 		return nil, err
@@ -91,16 +96,50 @@ func (g *Gateway) loadImage(ctx context.Context, p openai.MediaPart) (*image, er
 	return &image{file: file, info: info, digest: embedding.DigestOf(file)}, nil
 }
 
-// partError says which part of the request an error is about. Whatever goes wrong with a media part
-// is the caller's fault, or that of a host the caller named.
-func partError(p openai.MediaPart, err error) error {
-	if errors.Is(err, context.Canceled) {
-		return err
+// fetch gets a file of at most what is left for this request. Fetches side by side may each take that
+// much before the last of them is refused.
+func (g *Gateway) fetch(ctx context.Context, url string, left *allowance) ([]byte, error) {
+	rest := left.rest()
+	if rest <= 0 {
+		return nil, left.refusal()
 	}
-	e := &openai.Error{Status: http.StatusBadRequest, Type: "BadRequestError", Message: err.Error()}
+	file, err := g.cfg.Fetcher.FetchMax(ctx, url, rest)
+	if errors.Is(err, media.ErrTooLarge) && rest < g.cfg.Limits.MaxBytes {
+		err = left.refusal()
+	}
+	return file, err
+}
+
+// allowance bounds the files of one request together. It may be used from several goroutines.
+type allowance struct {
+	total int64
+	used  atomic.Int64
+}
+
+func (a *allowance) rest() int64 { return a.total - a.used.Load() }
+
+func (a *allowance) take(n int) error {
+	if a.used.Add(int64(n)) > a.total {
+		return a.refusal()
+	}
+	return nil
+}
+
+func (a *allowance) refusal() error {
+	return openai.BadRequest("", "the images of this request are larger than %d bytes in all; send fewer or smaller images", a.total)
+}
+
+// partError says which part of the request an error is about. What goes wrong with a media part is the
+// caller's fault, or that of a host the caller named, unless this side ended it.
+func partError(p openai.MediaPart, err error) error {
+	e := &openai.Error{Status: http.StatusBadRequest, Type: openai.TypeBadRequest, Message: err.Error()}
 	var own *openai.Error
 	var enc *control.Error
 	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, media.ErrClosed):
+		return openai.Unavailable(retryAfter, "this gateway is stopping")
 	case errors.As(err, &own):
 		*e = *own
 	case errors.As(err, &enc):

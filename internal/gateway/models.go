@@ -12,12 +12,13 @@ import (
 	"afterimage/internal/openai"
 )
 
-// models returns one P/D announcement per model that the fleet has been seen to serve.
+// models returns one P/D announcement per model that the fleet has been seen to serve. A P/D that does
+// not fit the fleet serves nothing.
 func (s *snapshot) models() []control.Announcement {
 	var out []control.Announcement
 	for _, w := range s.Prefills {
 		same := func(a control.Announcement) bool { return a.Model == w.Seen.Model }
-		if w.Known && !slices.ContainsFunc(out, same) {
+		if w.Known && !w.Mismatch && !slices.ContainsFunc(out, same) {
 			out = append(out, w.Seen)
 		}
 	}

@@ -23,21 +23,29 @@ func (s *snapshot) pair() {
 	for _, group := range [][]worker{s.Prefills, s.Encoders} {
 		for j := range group {
 			w := &group[j]
-			if !w.Up {
+			if !w.Known {
 				continue
 			}
 			a := w.Seen
 			switch {
 			case a.Engine != ref.Engine:
-				w.Up, w.Why = false, fmt.Sprintf("mismatch: engine %q, but %s runs %q", a.Engine, ref.Name, ref.Engine)
+				w.unfit("engine %q, but %s runs %q", a.Engine, ref.Name, ref.Engine)
 			case a.Cols != ref.Cols || a.DType != ref.DType:
-				w.Up, w.Why = false, fmt.Sprintf("mismatch: rows of %d x %v, but %s takes %d x %v", a.Cols, a.DType, ref.Name, ref.Cols, ref.DType)
+				w.unfit("rows of %d x %v, but %s takes %d x %v", a.Cols, a.DType, ref.Name, ref.Cols, ref.DType)
 			case a.Model != ref.Model:
-				w.Up, w.Why = false, fmt.Sprintf("mismatch: model %q, but %s serves %q", a.Model, ref.Name, ref.Model)
+				w.unfit("model %q, but %s serves %q", a.Model, ref.Name, ref.Model)
 			}
 		}
 	}
 	s.pairNamespaces()
+}
+
+// unfit takes w out of service.
+func (w *worker) unfit(format string, args ...any) {
+	w.Mismatch = true
+	if w.Up {
+		w.Up, w.Why = false, "mismatch: "+fmt.Sprintf(format, args...)
+	}
 }
 
 // pairNamespaces keeps only Encoders of one namespace in service: identifiers and keys are built for
@@ -51,7 +59,7 @@ func (s *snapshot) pairNamespaces() {
 	for j := i + 1; j < len(s.Encoders); j++ {
 		w := &s.Encoders[j]
 		if w.Up && *w.Seen.Namespace != *ref.Namespace {
-			w.Up, w.Why = false, fmt.Sprintf("mismatch: namespace %s, but %s has %s", w.Seen.Namespace, ref.Name, ref.Namespace)
+			w.unfit("namespace %s, but %s has %s", w.Seen.Namespace, ref.Name, ref.Namespace)
 		}
 	}
 }
@@ -82,21 +90,14 @@ func (s *snapshot) need(role string, ws []worker) error {
 	return errors.New("no " + role + " is ready (" + strings.Join(why, "; ") + ")")
 }
 
-// encoder is any Encoder in service; all have one namespace and one set of rules.
-func (s *snapshot) encoder() (worker, bool) {
-	i := slices.IndexFunc(s.Encoders, func(w worker) bool { return w.Up })
-	if i < 0 {
-		return worker{}, false
-	}
-	return s.Encoders[i], true
-}
+func everyone(worker) bool { return true }
 
-// peers is the view that package route decides on.
-func peers(ws []worker, avoid map[string]bool) []route.Peer {
+// peers is the view that package route decides on: those that are up, and fit.
+func peers(ws []worker, fit func(worker) bool) []route.Peer {
 	out := make([]route.Peer, len(ws))
 	for i, w := range ws {
 		out[i] = route.Peer{
-			Name: w.Seen.Name, Ready: w.Up && !avoid[w.URL],
+			Name: w.Seen.Name, Ready: w.Up && fit(w),
 			Load: w.Seen.Running + w.Seen.Waiting,
 		}
 	}

@@ -34,7 +34,7 @@ func (p *Prefill) serveChat(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, p.cfg.MaxBodyBytes))
 	if err != nil {
-		openai.WriteError(w, openai.BadRequest("", "body: %v", err))
+		openai.WriteError(w, bodyError("body", err))
 		return
 	}
 	entry := p.book.take(r.Header.Get(control.HeaderPrepare))
@@ -74,6 +74,9 @@ func (p *Prefill) finish(w http.ResponseWriter, a *answer, err error) {
 		p.metrics.missing.Add(float64(len(missing.items)))
 	default:
 		p.metrics.requests.WithLabelValues("error").Inc()
+		if openai.AsError(err).Status >= 500 {
+			p.cfg.Logger.Warn("request failed", "err", err)
+		}
 	}
 	if a != nil && a.stream != nil {
 		a.stream.Fail(err)
@@ -134,7 +137,7 @@ func (a *answer) sequence(ctx context.Context) (engine.Sequence, error) {
 	p := a.p
 	if p.waiting.Add(1) > int64(p.cfg.MaxWaiting) {
 		p.waiting.Add(-1)
-		return nil, &openai.Error{Status: http.StatusTooManyRequests, Type: "TooManyRequestsError",
+		return nil, &openai.Error{Status: http.StatusTooManyRequests, Type: openai.TypeRateLimit, RetryAfter: retryAfter,
 			Message: fmt.Sprintf("more than %d requests wait for this worker", p.cfg.MaxWaiting)}
 	}
 	defer p.waiting.Add(-1)

@@ -22,12 +22,14 @@ type prepared struct {
 	items   []control.PrepareItem
 	uses    []int // item at each media position
 	tickets []transport.Ticket
-	expire  *time.Timer
+	expire  *time.Timer // nil while it is in no book
 }
 
 // cancel gives every grant back.
 func (p *prepared) cancel() {
-	p.expire.Stop()
+	if p.expire != nil {
+		p.expire.Stop()
+	}
 	for _, t := range p.tickets {
 		t.Cancel()
 	}
@@ -45,10 +47,10 @@ func (b *book) add(name string, p *prepared, ttl time.Duration) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return errors.New("prefill: closing")
+		return openai.Unavailable(retryAfter, "this worker is stopping")
 	}
 	if _, ok := b.byName[name]; ok {
-		return fmt.Errorf("prefill: %q is prepared already", name)
+		return openai.BadRequest("request", "%q is prepared already", name)
 	}
 	p.expire = time.AfterFunc(ttl, func() {
 		if q := b.take(name); q != nil {
@@ -91,7 +93,7 @@ func (b *book) close() {
 func (p *Prefill) servePrepare(w http.ResponseWriter, r *http.Request) {
 	var req control.PrepareRequest
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, p.cfg.MaxBodyBytes)).Decode(&req); err != nil {
-		openai.WriteError(w, openai.BadRequest("", "prepare body: %v", err))
+		openai.WriteError(w, bodyError("prepare body", err))
 		return
 	}
 	length, err := p.check(&req)
@@ -108,10 +110,12 @@ func (p *Prefill) servePrepare(w http.ResponseWriter, r *http.Request) {
 	}
 	entry := &prepared{items: req.Items, uses: req.Uses, tickets: tickets}
 	if err := p.book.add(req.Request, entry, p.cfg.PrepareTTL); err != nil {
-		for _, t := range tickets {
-			t.Cancel()
-		}
-		openai.WriteError(w, openai.BadRequest("request", "%v", err))
+		entry.cancel()
+		openai.WriteError(w, err)
+		return
+	}
+	if r.Context().Err() != nil { // the gateway is gone, and with it whoever would use the grants
+		p.drop(req.Request)
 		return
 	}
 	resp := control.PrepareResponse{PromptTokens: length}
@@ -182,8 +186,21 @@ func (p *Prefill) grant(ctx context.Context, req *control.PrepareRequest) ([]tra
 
 // serveRelease drops a prepared request that will not be posted.
 func (p *Prefill) serveRelease(w http.ResponseWriter, r *http.Request) {
-	if entry := p.book.take(r.PathValue("request")); entry != nil {
+	p.drop(r.PathValue("request"))
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (p *Prefill) drop(name string) {
+	if entry := p.book.take(name); entry != nil {
 		entry.cancel()
 	}
-	w.WriteHeader(http.StatusNoContent)
+}
+
+// bodyError says why a body could not be read: a 413 past the limit, else a 400.
+func bodyError(what string, err error) error {
+	var big *http.MaxBytesError
+	if errors.As(err, &big) {
+		return openai.TooLarge(big.Limit)
+	}
+	return openai.BadRequest("", "%s: %v", what, err)
 }

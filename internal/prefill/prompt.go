@@ -3,6 +3,7 @@
 package prefill
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
@@ -38,6 +39,9 @@ func buildPrompt(t engine.Text, chat *openai.Chat) (*prompt, error) {
 	m := &marks{word: "[[" + hex.EncodeToString(nonce[:]) + ":"}
 	msgs := make([]engine.Message, 0, len(chat.Messages))
 	for _, msg := range chat.Messages {
+		if control, err := hasControl(t, msg.Role); err != nil || control {
+			return nil, cmp.Or(err, fmt.Errorf("role %q holds control tokens", msg.Role))
+		}
 		content, err := m.content(t, msg)
 		if err != nil {
 			return nil, err
@@ -88,18 +92,25 @@ func (m *marks) content(t engine.Text, msg openai.Message) (string, error) {
 
 // text returns s, or a marker for its plain tokens when s would be read as control tokens.
 func (m *marks) text(t engine.Text, s string) (string, error) {
+	control, err := hasControl(t, s)
+	if err != nil || !control {
+		return s, err
+	}
 	plain, err := t.Tokenize(s, false)
 	if err != nil {
 		return "", err
 	}
-	special, err := t.Tokenize(s, true)
-	if err != nil {
-		return "", err
-	}
-	if slices.Equal(plain, special) {
-		return s, nil
-	}
 	return m.add(segment{tokens: plain, item: -1}), nil
+}
+
+// hasControl says whether s reads differently once control tokens are recognised in it.
+func hasControl(t engine.Text, s string) (bool, error) {
+	plain, err := t.Tokenize(s, false)
+	if err != nil {
+		return false, err
+	}
+	special, err := t.Tokenize(s, true)
+	return !slices.Equal(plain, special), err
 }
 
 // cut splits rendered text at the markers and tokenises what lies between.

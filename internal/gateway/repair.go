@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"errors"
+	"fmt"
+
+	"afterimage/internal/openai"
+	"afterimage/internal/route"
+)
+
+// verdict is what a request has learnt about a worker.
+type verdict int
+
+const (
+	broke   verdict = iota + 1 // its call broke: another worker is better, but it may be back
+	refused                    // it said no: asking again is no use
+)
+
+// history is what the attempts of one request teach the next one.
+type history struct {
+	workers map[string]verdict // by URL
+	force   map[int]bool       // images that must be encoded afresh
+	cause   error              // why the latest attempt failed
+}
+
+func newHistory() *history {
+	return &history{workers: map[string]verdict{}, force: map[int]bool{}}
+}
+
+// note files why an attempt failed and says whether another may succeed.
+func (h *history) note(err error) bool {
+	h.cause = err
+	var missing *missingError
+	var broken *brokenError
+	var refusal *refusedError
+	var undelivered *undeliveredError
+	switch {
+	case errors.As(err, &missing):
+		for _, i := range missing.items {
+			h.force[i] = true
+		}
+	case errors.As(err, &broken):
+		h.workers[broken.url] = max(h.workers[broken.url], broke)
+	case errors.As(err, &refusal):
+		h.workers[refusal.url] = refused
+	case errors.As(err, &undelivered): // between two workers; neither is to blame
+	default:
+		return false
+	}
+	return true
+}
+
+// errNoneLeft: workers are up, but all have refused this request.
+var errNoneLeft = errors.New("every worker has refused this request")
+
+// pick runs choose on the workers that this request has had no trouble with; when that yields none
+// (-1), on those whose calls broke and that are up again.
+func (h *history) pick(ws []worker, choose func([]route.Peer) int) int {
+	for worst := verdict(0); worst < refused; worst++ {
+		if i := choose(peers(ws, func(w worker) bool { return h.workers[w.URL] <= worst })); i >= 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// missingError: P/D lacks items of the attempt.
+type missingError struct{ items []int }
+
+func (e *missingError) Error() string { return fmt.Sprintf("items %v are missing", e.items) }
+
+// undeliveredError: an Encoder had the embedding, P/D did not get it.
+type undeliveredError struct{ err error }
+
+func (e *undeliveredError) Error() string { return e.err.Error() }
+func (e *undeliveredError) Unwrap() error { return e.err }
+
+// refusedError: a worker is too busy, or not fit for this request; another may take it.
+type refusedError struct {
+	url string
+	err error
+}
+
+func (e *refusedError) Error() string { return e.err.Error() }
+func (e *refusedError) Unwrap() error { return e.err }
+
+// exhausted turns a missing item that no repair could mend into a 503.
+func exhausted(err error, attempts int) error {
+	var missing *missingError
+	if errors.As(err, &missing) {
+		return openai.Unavailable(retryAfter, "images %v could not be delivered to the prefill worker in %d attempts", missing.items, attempts)
+	}
+	return err
+}
