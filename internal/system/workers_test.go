@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package system
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"afterimage/internal/arena"
+	"afterimage/internal/cache"
+	"afterimage/internal/embedding"
+	"afterimage/internal/encoder"
+	"afterimage/internal/engine"
+	"afterimage/internal/engine/device"
+	"afterimage/internal/media"
+	"afterimage/internal/prefill"
+	"afterimage/internal/publish"
+	"afterimage/internal/resolve"
+	shared "afterimage/internal/store"
+	"afterimage/internal/store/ram"
+	"afterimage/internal/transport"
+)
+
+// enc is an Encoder with the parts that tests look at.
+type enc struct {
+	*node
+	publisher *publish.Publisher
+	store     *ram.Client
+	arena     *arena.Arena
+	cache     *cache.Cache
+}
+
+func (f *fleet) startStore(t *testing.T, socket string) {
+	ln := must[net.Listener](t)(ram.Listen(socket))
+	server := must[*ram.Server](t)(ram.NewServer(ram.Config{MaxBytes: arenaSize, Logger: quiet}))
+	f.storeReg = prometheus.NewRegistry()
+	f.storeReg.MustRegister(server.Collector())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); server.Serve(ctx, ln) }()
+	f.stopStore = sync.OnceFunc(func() {
+		cancel()
+		<-done
+		if err := server.Close(); err != nil {
+			t.Errorf("store: %v", err)
+		}
+	})
+	t.Cleanup(f.stopStore)
+}
+
+// encoderEngine is what each Encoder of a fleet runs.
+func encoderEngine(t *testing.T, encodeTime time.Duration) *device.Encoder {
+	return must[*device.Encoder](t)(device.NewEncoder(device.EncoderConfig{
+		Model: "modelled", Seed: 1, EncodeTime: encodeTime, Cols: cols, DType: embedding.Float32,
+	}))
+}
+
+// textEngine is what each P/D of a fleet runs.
+func textEngine(t *testing.T, o options) *device.Text {
+	return must[*device.Text](t)(device.NewText(device.TextConfig{
+		Model: "modelled", Cols: cols, DType: embedding.Float32, Context: o.context, Slots: 4,
+		AnswerLen: o.answerLen, PrefillTime: o.prefillTime, DecodeTime: o.decodeTime,
+	}))
+}
+
+func (f *fleet) startEncoder(t *testing.T, name, socket string, o options) *enc {
+	a := newArena(t, name, arenaSize)
+	eng := encoderEngine(t, o.encodeTime)
+	f.ns = embedding.Namespace{Model: "modelled", Encoder: eng.Spec().Fingerprint, DType: embedding.Float32, Protocol: embedding.A1}
+	store := must[*ram.Client](t)(ram.Dial(t.Context(), ram.ClientConfig{Path: socket, Arena: a}))
+	guard := must[*shared.Guard](t)(shared.NewGuard(shared.GuardConfig{Store: store, ArenaBytes: arenaSize, Logger: quiet}))
+	local := cache.New(arenaSize / 2)
+	resolver := must[*resolve.Resolver](t)(resolve.New(resolve.Config{Cache: local, Store: guard, Protocol: f.ns.Protocol, Logger: quiet}))
+	publisher := must[*publish.Publisher](t)(publish.New(publish.Config{Store: guard, Protocol: f.ns.Protocol, Logger: quiet}))
+	reg := prometheus.NewRegistry()
+	sender := must[transport.Sender](t)(transport.NewSender(transport.SenderConfig{
+		Engine: device.Name, Cols: cols, Metrics: transport.NewMetrics(reg), Logger: quiet,
+	}))
+	reg.MustRegister(resolver.Metrics(), publisher.Metrics())
+	reg.MustRegister(guard.Collectors()...)
+	e := must[*encoder.Encoder](t)(encoder.New(encoder.Config{
+		Name: name, Version: "test", Engine: eng, Namespace: f.ns, Arena: a, Cache: local,
+		Resolver: resolver, Publisher: publisher, Sender: sender, Limits: media.DefaultLimits(),
+		MaxItems: 32, MaxBodyBytes: 64 << 20, MaxQueue: o.maxQueue, DeliverTimeout: 10 * time.Second,
+		Registry: reg, Logger: quiet,
+	}))
+	mux := http.NewServeMux()
+	e.Routes(mux)
+	n := &enc{node: newNode(mux, reg), publisher: publisher, store: store, arena: a, cache: local}
+	t.Cleanup(func() {
+		n.Close()
+		if err := publisher.Close(context.Background()); err != nil {
+			t.Errorf("publisher of %s: %v", name, err)
+		}
+		sender.Close()
+		guard.Close()
+		local.Close()
+	})
+	return n
+}
+
+func (f *fleet) startPrefill(t *testing.T, o options) {
+	f.pool = newArena(t, "prefill", arenaSize)
+	f.prefill = newNode(http.NewServeMux(), nil)
+	f.bootPrefill(t, o)
+	t.Cleanup(func() {
+		f.prefill.Close()
+		f.stopPrefill()
+	})
+}
+
+// bootPrefill starts what a process of the role holds, behind the server of the node. Its memory is
+// that of the fleet's pool, so that leaks of earlier processes show.
+func (f *fleet) bootPrefill(t *testing.T, o options) {
+	var text engine.Text = textEngine(t, o)
+	if o.text != nil {
+		text = o.text(text)
+	}
+	f.prefill.reg = prometheus.NewRegistry()
+	receiver := must[transport.Receiver](t)(transport.NewReceiver(transport.ReceiverConfig{
+		Arena: f.pool, Address: "127.0.0.1:0", Engine: device.Name, Cols: cols,
+		Metrics: transport.NewMetrics(f.prefill.reg), Logger: quiet,
+	}))
+	p := prefill.New(prefill.Config{
+		Name: "prefill-0", Version: "test", Engine: text, Receiver: receiver, Protocol: embedding.A1,
+		PoolBytes: o.poolBytes, MaxBodyBytes: 64 << 20, GrantTimeout: 5 * time.Second, PrepareTTL: 30 * time.Second,
+		ItemTimeout: o.itemWait, MaxWaiting: 64, WriteTimeout: 10 * time.Second, Registry: f.prefill.reg, Logger: quiet,
+	})
+	mux := http.NewServeMux()
+	p.Routes(mux)
+	f.prefill.role.Store(mux)
+	f.stopPrefill = func() {
+		p.Close()
+		receiver.Close()
+	}
+	f.restartPrefill = func() {
+		f.stopPrefill()
+		f.bootPrefill(t, o)
+	}
+}
