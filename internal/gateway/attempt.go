@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -145,12 +144,12 @@ func (g *Gateway) prepare(ctx context.Context, req *request, pd, enc worker, att
 		return nil, err
 	}
 	if len(got.Items) != len(req.images) {
-		return nil, fmt.Errorf("%s prepared %d items of %d", pd.Seen.Name, len(got.Items), len(req.images))
+		return nil, nonsense(pd, "prepared %d items of %d", len(got.Items), len(req.images))
 	}
 	grants := make([]control.Grant, len(got.Items))
 	for i, it := range got.Items {
 		if it.State != control.Need || it.Grant == nil {
-			return nil, fmt.Errorf("%s answered state %q without a grant for image %d", pd.Seen.Name, it.State, i)
+			return nil, nonsense(pd, "answered state %q without a grant for image %d", it.State, i)
 		}
 		grants[i] = *it.Grant
 	}

@@ -5,7 +5,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -122,7 +121,7 @@ func (g *Gateway) encodeOn(ctx context.Context, e worker, req *request, pick []i
 		return err
 	}
 	if len(got.Items) != len(pick) {
-		return fmt.Errorf("%s answered %d items of %d", e.Seen.Name, len(got.Items), len(pick))
+		return nonsense(e, "answered %d items of %d", len(got.Items), len(pick))
 	}
 	for j, a := range got.Items {
 		m := req.images[pick[j]]

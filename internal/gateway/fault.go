@@ -60,6 +60,11 @@ func (e *workerError) forClient() error {
 	return &own
 }
 
+// nonsense is an answer of w that has the status of success and cannot be used.
+func nonsense(w worker, format string, args ...any) error {
+	return &refusedError{url: w.URL, err: openai.Unavailable(retryAfter, "%s %s", w.Seen.Name, fmt.Sprintf(format, args...))}
+}
+
 // maxExcerpt bounds what is shown of an answer that makes no sense.
 const maxExcerpt = 200
 

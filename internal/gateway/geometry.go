@@ -70,7 +70,7 @@ func (g *Gateway) geometries(ctx context.Context, e worker, sizes []control.Size
 		return nil, err
 	}
 	if len(got.Sizes) != len(at) {
-		return nil, fmt.Errorf("%s answered %d geometries for %d sizes", e.Seen.Name, len(got.Sizes), len(at))
+		return nil, nonsense(e, "answered %d geometries for %d sizes", len(got.Sizes), len(at))
 	}
 	for j, i := range at {
 		out[i] = got.Sizes[j]

@@ -104,3 +104,24 @@ func sources(a client.Answer) string {
 	}
 	return strings.Join(s, " ")
 }
+
+// question asks about one picture.
+func question(file []byte) client.Question { return client.Question{Text: "what?", Images: [][]byte{file}} }
+
+// do sends a request to the gateway.
+func (f *fleet) do(t *testing.T, req *http.Request) (int, string) {
+	t.Helper()
+	resp := must[*http.Response](t)(f.gateway.Client().Do(req))
+	defer resp.Body.Close()
+	return resp.StatusCode, string(must[[]byte](t)(io.ReadAll(resp.Body)))
+}
+
+// readAll reads a request's body, after which its server notices when the caller leaves.
+func readAll(r io.Reader) { _, _ = io.Copy(io.Discard, r) }
+
+// mute is a ResponseWriter that says nothing.
+type mute struct{ http.ResponseWriter }
+
+func (m *mute) Header() http.Header         { return http.Header{} }
+func (m *mute) Write(b []byte) (int, error) { return len(b), nil }
+func (m *mute) WriteHeader(int)             {}
