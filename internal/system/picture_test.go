@@ -106,7 +106,9 @@ func sources(a client.Answer) string {
 }
 
 // question asks about one picture.
-func question(file []byte) client.Question { return client.Question{Text: "what?", Images: [][]byte{file}} }
+func question(file []byte) client.Question {
+	return client.Question{Text: "what?", Images: [][]byte{file}}
+}
 
 // do sends a request to the gateway.
 func (f *fleet) do(t *testing.T, req *http.Request) (int, string) {
