@@ -32,10 +32,10 @@ func newFakeFleet() *fakeFleet {
 
 func (f *fakeFleet) ask(_ context.Context, encoder int, picture []byte) (client.Answer, error) {
 	it := client.Item{Source: control.SourceEncoded, MS: 200}
-	switch name := string(picture); {
-	case f.local[encoder][name]:
+	switch {
+	case f.local[encoder][string(picture)]:
 		it.Source, it.MS = control.SourceLocal, 1
-	case f.inStore[name]:
+	case f.inStore[string(picture)]:
 		it.Source, it.MS = control.SourceStore, 10
 	}
 	f.local[encoder][string(picture)] = true

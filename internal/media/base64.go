@@ -43,6 +43,8 @@ const notPair = 1 << 15
 func decodeBase64(b []byte) ([]byte, error) {
 	n, src := 0, b
 	for {
+		k := blocks(b[n:], src)
+		n, src = n+blockBytes*k, src[blockDigits*k:]
 		q := quads(b[n:], src)
 		n, src = n+3*q, src[4*q:]
 		v, got, rest, err := looseQuad(src)
