@@ -58,6 +58,7 @@ var groups = []kong.Group{
 	{Key: "gateway", Title: "Gateway:"},
 	{Key: "model", Title: "Model:"},
 	{Key: "engine", Title: "Engine:"},
+	{Key: "media", Title: "Images:"},
 	{Key: "store", Title: "Store:"},
 	{Key: "encoder", Title: "Encoders:"},
 	{Key: "prefill", Title: "Prefill worker:"},

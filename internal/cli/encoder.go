@@ -30,6 +30,7 @@ type encoderCmd struct {
 	Own    config.Encoder `embed:"" group:"role"`
 	Model  config.Model   `embed:"" group:"model"`
 	Engine config.Engine  `embed:"" group:"engine"`
+	Media  config.Media   `embed:"" group:"media"`
 	common `embed:""`
 }
 
@@ -48,6 +49,18 @@ const (
 	deliverTimeout     = 20 * time.Second
 	publishDrainOnStop = time.Second
 )
+
+// decodeBytesPerPixel is the most that decoding holds for one pixel: 16-bit colour, upright and turned,
+// and the result.
+const decodeBytesPerPixel = 18
+
+// mediaLimits are the limits of one picture, and a decode budget that fits the largest.
+func mediaLimits(m config.Media) media.Limits {
+	l := media.DefaultLimits()
+	l.MaxBytes, l.MaxPixels = int64(m.MaxImageBytes), m.MaxImagePixels
+	l.DecodeBudgetBytes = max(l.DecodeBudgetBytes, decodeBytesPerPixel*int64(m.MaxImagePixels))
+	return l
+}
 
 // runEncoder puts the role together and serves until ctx ends.
 func runEncoder(ctx context.Context, cfg config.Config, p *process) (err error) {
@@ -124,7 +137,7 @@ func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.E
 			Revision: cfg.Model.Revision, Encoder: spec.Fingerprint, DType: spec.DType, Protocol: protocol,
 		},
 		Arena: memory, Cache: local, Resolver: resolver, Publisher: publisher, Sender: sender,
-		Limits: media.DefaultLimits(), MaxItems: encodeMaxItems, MaxBodyBytes: encodeMaxBytes, MaxQueue: encodeMaxQueue,
+		Limits: mediaLimits(cfg.Media), MaxItems: encodeMaxItems, MaxBodyBytes: encodeMaxBytes, MaxQueue: encodeMaxQueue,
 		DeliverTimeout: deliverTimeout, Registry: p.registry, Logger: p.log,
 	})
 }

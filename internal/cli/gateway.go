@@ -15,6 +15,7 @@ import (
 // gatewayCmd runs a gateway.
 type gatewayCmd struct {
 	Own    config.Gateway `embed:"" group:"role"`
+	Media  config.Media   `embed:"" group:"media"`
 	common `embed:""`
 }
 
@@ -39,8 +40,7 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 		return err
 	}
 	own := cfg.Gateway
-	limits := media.DefaultLimits()
-	limits.MaxBytes, limits.MaxPixels = int64(own.MaxImageBytes), own.MaxImagePixels
+	limits := mediaLimits(cfg.Media)
 	fetcher := media.NewFetcher(media.FetcherConfig{
 		AllowPrivate: own.AllowPrivateURLs, MaxBytes: limits.MaxBytes, Timeout: time.Duration(own.FetchTimeout),
 		UserAgent: "afterimage/" + version + " (+vision model server)",

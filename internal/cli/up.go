@@ -33,6 +33,7 @@ type upCmd struct {
 	Up      config.Up      `embed:"" group:"fleet"`
 	Engine  config.Engine  `embed:"" group:"engine"`
 	Gateway config.Gateway `embed:"" group:"gateway"`
+	Media   config.Media   `embed:"" group:"media"`
 	Store   config.Store   `embed:"" prefix:"store-" group:"store"`
 	Encoder config.Encoder `embed:"" prefix:"encoder-" group:"encoder"`
 	Prefill config.Prefill `embed:"" prefix:"prefill-" group:"prefill"`

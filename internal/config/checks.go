@@ -14,6 +14,8 @@ const (
 	maxSlots    = 1024
 	maxEncoders = 64
 	maxContext  = 1 << 22
+
+	maxImagePixels = 1 << 30
 )
 
 func (c *checker) shared() {
@@ -25,6 +27,11 @@ func (c *checker) shared() {
 		c.atLeast("up.encoders", int64(cfg.Up.Encoders), 1, "")
 		c.atMost("up.encoders", int64(cfg.Up.Encoders), maxEncoders, "each is a process with memory of its own")
 		c.duration("up.start_timeout", cfg.Up.StartTimeout, time.Second)
+	}
+	if c.is(RoleUp, RoleEncoder, RoleGateway) {
+		c.bytes("media.max_image_bytes", cfg.Media.MaxImageBytes, KiB)
+		c.atLeast("media.max_image_pixels", int64(cfg.Media.MaxImagePixels), 1, "")
+		c.atMost("media.max_image_pixels", int64(cfg.Media.MaxImagePixels), maxImagePixels, "no decoder here takes more")
 	}
 	if c.is(RoleUp, RoleEncoder, RolePrefill) {
 		c.engine(&cfg.Engine)
@@ -156,8 +163,6 @@ func (c *checker) gateway() {
 	}
 	c.bytes("gateway.max_body_bytes", g.MaxBodyBytes, KiB)
 	c.atLeast("gateway.max_images", int64(g.MaxImages), 0, "")
-	c.bytes("gateway.max_image_bytes", g.MaxImageBytes, KiB)
-	c.atLeast("gateway.max_image_pixels", int64(g.MaxImagePixels), 1, "")
 	c.duration("gateway.fetch_timeout", g.FetchTimeout, 10*time.Millisecond)
 	c.atLeast("gateway.repairs", int64(g.Repairs), 0, "")
 }

@@ -12,6 +12,7 @@ type Config struct {
 	Encoder Encoder `toml:"encoder"`
 	Prefill Prefill `toml:"prefill"`
 	Gateway Gateway `toml:"gateway"`
+	Media   Media   `toml:"media"`
 	Up      Up      `toml:"up"`
 	Server  Server  `toml:"server"`
 	Log     Log     `toml:"log"`
@@ -89,11 +90,16 @@ type Gateway struct {
 	Prefills         []string `toml:"prefills" key:"gateway.prefills" name:"prefill" placeholder:"URL,..." help:"Prefill workers to use, e.g. http://10.0.0.8:8200."`
 	MaxBodyBytes     Bytes    `toml:"max_body_bytes" key:"gateway.max_body_bytes" placeholder:"SIZE" help:"Largest request body, images included."`
 	MaxImages        int      `toml:"max_images" key:"gateway.max_images" placeholder:"N" help:"Most images of one request, the same one twice counted twice."`
-	MaxImageBytes    Bytes    `toml:"max_image_bytes" key:"gateway.max_image_bytes" placeholder:"SIZE" help:"Largest image file."`
-	MaxImagePixels   int      `toml:"max_image_pixels" key:"gateway.max_image_pixels" placeholder:"N" help:"Largest image in pixels, read from its header before anything is decoded."`
 	AllowPrivateURLs bool     `toml:"allow_private_urls" key:"gateway.allow_private_urls" name:"allow-private-urls" help:"Fetch images from loopback and private addresses too. Clients can then reach what this host can."`
 	FetchTimeout     Duration `toml:"fetch_timeout" key:"gateway.fetch_timeout" placeholder:"TIME" help:"Time for one image URL, redirects included."`
 	Repairs          int      `toml:"repairs" key:"gateway.repairs" placeholder:"N" help:"How often lost embeddings of one request are made again before the client gets a 503."`
+}
+
+// Media bounds the pictures that gateways accept and Encoders decode. Both read it, so that a fleet has
+// one set of limits.
+type Media struct {
+	MaxImageBytes  Bytes `toml:"max_image_bytes" key:"media.max_image_bytes" name:"max-image-bytes" placeholder:"SIZE" help:"Largest image file. Gateways and Encoders of a fleet want the same."`
+	MaxImagePixels int   `toml:"max_image_pixels" key:"media.max_image_pixels" name:"max-image-pixels" placeholder:"N" help:"Largest image in pixels, read from its header before anything is decoded. An Encoder holds up to 18 bytes for each while it decodes."`
 }
 
 // Up configures the command that runs a whole fleet on one host.
@@ -139,9 +145,10 @@ func DefaultConfig() Config {
 			PrepareTimeout: Duration(30 * time.Second), ItemTimeout: Duration(30 * time.Second),
 		},
 		Gateway: Gateway{
-			Listen: "127.0.0.1:8000", MaxBodyBytes: 64 * MiB, MaxImages: 16, MaxImageBytes: 20 * MiB,
-			MaxImagePixels: 50_000_000, FetchTimeout: Duration(10 * time.Second), Repairs: 2,
+			Listen: "127.0.0.1:8000", MaxBodyBytes: 64 * MiB, MaxImages: 16,
+			FetchTimeout: Duration(10 * time.Second), Repairs: 2,
 		},
+		Media:  Media{MaxImageBytes: 20 * MiB, MaxImagePixels: 50_000_000},
 		Up:     Up{Encoders: 2, StartTimeout: Duration(2 * time.Minute)},
 		Server: Server{Drain: Duration(30 * time.Second)},
 		Log:    Log{Level: "info", Format: "text"},
