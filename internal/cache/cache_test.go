@@ -98,7 +98,7 @@ func TestGetPut(t *testing.T) {
 	got.Release()
 	b.Release()
 	r.inUse(kib)
-	want := Stats{Entries: 1, Bytes: kib, MaxBytes: 10 * kib, Hits: 1, Misses: 1}
+	want := Stats{Entries: 1, Bytes: kib, MaxBytes: 10 * kib, MaxForeign: 10 * kib, Hits: 1, Misses: 1}
 	if got := r.Stats(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

@@ -61,11 +61,11 @@ func openA1(obj []byte, key Key, c Contract) (Meta, []byte, error) {
 	if err != nil {
 		return Meta{}, nil, err
 	}
-	le := binary.LittleEndian
-	if got, want := sumHeadA1(obj, section), le.Uint64(obj[headSumA1:]); got != want {
-		return Meta{}, nil, malformed("head sum %016x, want %016x", got, want)
+	payload, sum, err := CheckHeadA1(obj)
+	if err != nil {
+		return Meta{}, nil, err
 	}
-	if got, want := le.Uint64(obj[48:]), xxh3.HashString(string(key)); got != want {
+	if got, want := binary.LittleEndian.Uint64(obj[48:]), xxh3.HashString(string(key)); got != want {
 		return Meta{}, nil, fmt.Errorf("%w: key sum %016x, want %016x", ErrForeign, got, want)
 	}
 	if err := c.Check(m.Rows, m.Cols, m.DType); err != nil {
@@ -80,9 +80,8 @@ func openA1(obj []byte, key Key, c Contract) (Meta, []byte, error) {
 	if m.Layout.Rows() != m.Rows {
 		return Meta{}, nil, malformed("layout has %d rows, the payload %d", m.Layout.Rows(), m.Rows)
 	}
-	payload := obj[headBytesA1+section:]
-	if got, want := xxh3.Hash(payload), le.Uint64(obj[40:]); got != want {
-		return Meta{}, nil, fmt.Errorf("%w: sum %016x, want %016x", ErrCorrupt, got, want)
+	if got := xxh3.Hash(payload); got != sum {
+		return Meta{}, nil, fmt.Errorf("%w: sum %016x, want %016x", ErrCorrupt, got, sum)
 	}
 	return m, payload, nil
 }

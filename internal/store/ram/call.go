@@ -45,11 +45,12 @@ func (l *lane) keep(cn *conn) {
 // drop closes all idle connections.
 func (l *lane) drop() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, cn := range l.idle {
-		cn.nc.Close()
-	}
+	idle := l.idle
 	l.idle = nil
+	l.mu.Unlock()
+	for _, cn := range idle {
+		cn.c.drop(cn, 0)
+	}
 }
 
 // call runs fn on a connection of l. fn returns an error only if the connection is of no more use.
@@ -102,7 +103,11 @@ func (c *Client) callFresh(ctx context.Context, l *lane, fn func(*conn) error) e
 	}
 	cn := newConn(c, nc)
 	return c.settle(ctx, c.run(ctx, l, cn, func(cn *conn) error {
-		if err := c.greet(cn); err != nil {
+		link, err := c.connected(ctx, nc)
+		if err != nil {
+			return err
+		}
+		if err := c.greet(cn, link); err != nil {
 			return err
 		}
 		return fn(cn)
@@ -127,17 +132,41 @@ func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // run gives cn to fn, and back to l if it is still good. When ctx ends the connection is closed, not
-// only woken: a reply to a call that nobody waits for must never reach the next one.
+// only woken: a reply to a call that nobody waits for must never reach the next one. Once run returns
+// an error the connection is closed for the Store as well, which then commits nothing that it copied
+// from the caller's memory.
 func (c *Client) run(ctx context.Context, l *lane, cn *conn, fn func(*conn) error) error {
-	stop := context.AfterFunc(ctx, func() { cn.nc.Close() })
-	err := fn(cn)
-	if !stop() || err != nil {
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
 		cn.nc.Close()
-		c.faults.Add(1)
-		return err
+	})
+	err := fn(cn)
+	late := !stop()
+	if late {
+		<-closed
 	}
-	l.keep(cn)
-	return nil
+	switch {
+	case err != nil:
+		c.drop(cn, cn.request)
+	case late || cn.link != c.link.Load():
+		c.drop(cn, 0) // good, but of no more use
+	default:
+		l.keep(cn)
+		return nil
+	}
+	if err != nil || late {
+		c.faults.Add(1)
+	}
+	return err
+}
+
+// drop closes a lane, and tells the Store which request of it, unless 0, was not answered.
+func (c *Client) drop(cn *conn, request uint64) {
+	cn.nc.Close()
+	if cn.link != nil {
+		cn.link.laneEnded(cn.lane, request)
+	}
 }
 
 // settle tells the breaker how a call went, and gives its error a class.

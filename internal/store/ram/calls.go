@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"afterimage/internal/embedding"
+	"afterimage/internal/store"
 )
 
 // exists answers with sizes. It takes the lock once per key: a batch of it is a few microseconds, and
@@ -50,70 +51,107 @@ func (s *session) remove(h head, body []byte) error {
 // get answers with all objects in one gathered write, straight from the arena: no byte of an object
 // is copied on this side. The objects are held until the kernel has taken them.
 func (s *session) get(h head, body []byte) error {
-	held, out, total, err := s.collect(h, body)
-	defer func() {
-		for _, o := range held {
-			s.srv.shelf.done(o)
-		}
-	}()
-	if err != nil {
+	if err := s.wishList(h, body); err != nil {
 		return err
 	}
-	s.nc.SetWriteDeadline(time.Now().Add(s.srv.cfg.IOTimeout + transferTime(total)))
-	_, err = out.WriteTo(s.nc)
-	return err
-}
-
-// collect finds the objects of a GET and lines up the reply. What it returns in held must be given
-// back, with an error too.
-func (s *session) collect(h head, body []byte) (held []*object, out net.Buffers, total int, err error) {
-	c := cursor{b: body}
+	s.offers = s.offers[:0]
+	defer s.endReplies()
+	for _, w := range s.wishes {
+		o, n, st := s.srv.shelf.read(w.key, w.most, w.exact)
+		s.offers = append(s.offers, offer{st: st, n: n, o: o})
+	}
 	b := head{op: opGet, request: h.request, count: h.count}.append(s.out[:0])
-	from := 0 // what of b is not in out yet
-	for range h.count {
-		most, exact := c.u64(), c.u8()
-		c.u8()
-		key := c.key(int(c.u16()))
-		if c.bad {
-			break
-		}
-		o, n, st := s.srv.shelf.read(key, most, exact != 0)
-		b = appendItem(b, st, key, n)
-		if o == nil {
+	from, total := 0, 0 // what of b is not in out yet; bytes of objects
+	var out net.Buffers
+	for i, f := range s.offers {
+		b = appendItem(b, f.st, s.wishes[i].key, f.n)
+		if f.o == nil {
 			continue
 		}
-		held = append(held, o)
-		total += n
+		total += f.n
 		// Growing b moves it, but what out holds stays valid and is not written again.
-		out = append(out, b[from:len(b):len(b)], o.buf.Bytes())
+		out = append(out, b[from:len(b):len(b)], f.o.buf.Bytes())
 		from = len(b)
 	}
 	if from < len(b) {
 		out = append(out, b[from:])
 	}
-	// The memory of heads and keys serves the next reply, unless a long batch made it grow.
+	s.keep(b)
+	s.nc.SetWriteDeadline(time.Now().Add(s.srv.cfg.IOTimeout + transferTime(total)))
+	_, err := out.WriteTo(s.nc)
+	return err
+}
+
+// wishList reads the body of get and lend.
+func (s *session) wishList(h head, body []byte) error {
+	c := cursor{b: body}
+	s.wishes = s.wishes[:0]
+	for range h.count {
+		w := wish{most: c.u64(), exact: c.u8() != 0}
+		c.u8()
+		w.key = c.key(int(c.u16()))
+		s.wishes = append(s.wishes, w)
+	}
+	return c.end()
+}
+
+// lineUp makes the reply to lend: all offers, then the objects that are not lent.
+func (s *session) lineUp(h head) (out net.Buffers, total int) {
+	b := head{op: opLend, request: h.request, count: h.count, body: offerBytes * h.count}.append(s.out[:0])
+	for _, f := range s.offers {
+		st, off, id := f.st, uint64(0), uint64(0)
+		if f.loan != nil {
+			st, off, id = statusLent, uint64(f.o.buf.Offset()), f.loan.id
+		}
+		b = binary.LittleEndian.AppendUint64(b, uint64(st))
+		b = binary.LittleEndian.AppendUint64(b, uint64(f.n))
+		b = binary.LittleEndian.AppendUint64(b, off)
+		b = binary.LittleEndian.AppendUint64(b, id)
+	}
+	s.keep(b)
+	out = append(out, b)
+	for _, f := range s.offers {
+		if f.o != nil && f.loan == nil {
+			out = append(out, f.o.buf.Bytes())
+			total += f.n
+		}
+	}
+	return out, total
+}
+
+// endReplies lets go of the objects that were sent; loans stay.
+func (s *session) endReplies() {
+	for _, f := range s.offers {
+		if f.o != nil && f.loan == nil {
+			s.srv.shelf.done(f.o)
+		}
+	}
+	clear(s.offers) // an idle lane keeps no object from the garbage collector
+	clear(s.wishes)
+}
+
+// keep takes the memory of a reply for the next one, unless a long batch made it grow.
+func (s *session) keep(b []byte) {
 	if s.out = b[:0]; cap(b) > keepBytes {
 		s.out = nil
 	}
-	return held, out, total, c.end()
 }
 
-// put takes one object: room first, then its bytes, then commit. Whatever ends it early gives the
-// room back.
+// put takes one object over the connection: room first, then its bytes, then commit. Whatever ends it
+// early gives the room back.
 func (s *session) put(h head, body []byte) error {
-	key, size, err := parseReserve(body)
+	r, err := parseReserve(body)
 	if err != nil {
 		return err
 	}
-	deadline := time.Now().Add(s.srv.cfg.IOTimeout + transferTime(int(min(size, s.srv.cfg.MaxBytes))))
-	u, err := s.srv.shelf.reserve(key, size, deadline)
+	deadline := s.putDeadline(r.bytes)
+	u, err := s.srv.shelf.put(r.key, r.bytes, r.opts, deadline)
 	if err != nil {
 		return s.text(h, statusRejected, err)
 	}
 	reply := head{op: opReserve, request: h.request}
 	if u == nil {
-		reply.status = statusExists
-		return s.write(reply.append(s.out[:0]))
+		return s.finish(reply, nil)
 	}
 	if err := s.write(reply.append(s.out[:0])); err != nil {
 		s.srv.shelf.abort(u)
@@ -125,9 +163,24 @@ func (s *session) put(h head, body []byte) error {
 		return fmt.Errorf("upload cut: %w", err)
 	}
 	reply.op = opCommit
-	stored, err := s.srv.shelf.commit(u)
-	if err != nil {
-		return s.text(reply, statusRejected, err)
+	return s.finish(reply, u)
+}
+
+// finish checks and commits an upload, and answers; u is nil when the object was there.
+func (s *session) finish(reply head, u *upload) error {
+	stored := false
+	if u != nil {
+		var err error
+		if !s.srv.copies {
+			err = verify(u.buf.Bytes())
+		}
+		if err != nil {
+			s.srv.shelf.abort(u)
+			return s.text(reply, statusRejected, err)
+		}
+		if stored, err = s.srv.shelf.commit(u); err != nil {
+			return s.text(reply, statusRejected, err)
+		}
 	}
 	if !stored {
 		reply.status = statusExists
@@ -135,19 +188,28 @@ func (s *session) put(h head, body []byte) error {
 	return s.write(reply.append(s.out[:0]))
 }
 
-// parseReserve reads the body of reserve. TTL, soft pin and tenant are hints that Capabilities does
-// not promise; they are read past.
-func parseReserve(body []byte) (embedding.Key, int64, error) {
+func (s *session) putDeadline(n int64) time.Time {
+	return time.Now().Add(s.srv.cfg.IOTimeout + transferTime(int(min(n, s.srv.cfg.MaxBytes))))
+}
+
+// reservation is the body of reserve.
+type reservation struct {
+	key   embedding.Key
+	bytes int64
+	opts  store.PutOptions
+}
+
+func parseReserve(body []byte) (reservation, error) {
 	c := cursor{b: body}
-	n := c.u64()
-	c.u64() // TTL
-	c.u16() // flags
+	r := reservation{bytes: int64(min(c.u64(), math.MaxInt64))}
+	r.opts.TTL = time.Duration(min(c.u64(), math.MaxInt64))
+	r.opts.SoftPin = c.u16()&flagSoftPin != 0
 	tenant, key := int(c.u16()), int(c.u16())
 	c.u16()
 	if tenant > maxTenantBytes {
 		c.bad = true
 	}
-	c.bytes(tenant)
-	k := c.key(key)
-	return k, int64(min(n, math.MaxInt64)), c.end()
+	r.opts.Tenant = string(c.bytes(tenant))
+	r.key = c.key(key)
+	return r, c.end()
 }

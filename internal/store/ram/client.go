@@ -32,6 +32,9 @@ type ClientConfig struct {
 	// MinBackoff and MaxBackoff bound the pauses between attempts to reach a Store that is away;
 	// 50 ms and 2 s. During a pause calls fail at once.
 	MinBackoff, MaxBackoff time.Duration
+	// Copy has objects copied through the socket even where loans are possible: reads cost the arena
+	// memory, and nothing is ever recalled.
+	Copy bool
 	// DialFunc replaces the unix socket, for tests.
 	DialFunc func(context.Context) (net.Conn, error)
 }
@@ -76,6 +79,10 @@ type Client struct {
 	closed bool
 	wg     sync.WaitGroup // calls and event streams
 
+	link     atomic.Pointer[link] // in use for new calls; nil while there is none
+	linking  chan struct{}        // holds a token while somebody makes the link
+	linkless atomic.Uint64        // epoch of a Store that lends nothing
+
 	nextID    atomic.Uint64
 	maxPut    atomic.Int64  // as the last hello said
 	epoch     atomic.Uint64 // likewise
@@ -83,6 +90,8 @@ type Client struct {
 	dials     atomic.Uint64 // connections opened
 	faults    atomic.Uint64 // connections closed for an error
 	fastFails atomic.Uint64 // calls that the breaker answered
+	skipped   atomic.Uint64 // keys that the sketch answered
+	recalls   atomic.Uint64 // loans that the Store asked back
 }
 
 var _ store.Store = (*Client)(nil)
@@ -99,28 +108,11 @@ func Dial(ctx context.Context, cfg ClientConfig) (*Client, error) {
 		breaker: breaker{min: cfg.MinBackoff, max: cfg.MaxBackoff},
 		reads:   newLane(cfg.ReadConns),
 		writes:  newLane(cfg.WriteConns),
+		linking: make(chan struct{}, 1),
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	_ = c.call(ctx, c.reads, func(*conn) error { return nil })
 	return c, nil
-}
-
-// Exists implements store.Store.
-func (c *Client) Exists(ctx context.Context, keys []embedding.Key) ([]store.State, error) {
-	states := make([]store.State, len(keys))
-	for from := 0; from < len(keys); from += maxBatch {
-		to := min(from+maxBatch, len(keys))
-		if err := checkKeys(keys[from:to]); err != nil {
-			return nil, err
-		}
-		err := c.call(ctx, c.reads, func(cn *conn) error {
-			return cn.exists(keys[from:to], states[from:to])
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return states, nil
 }
 
 // Remove implements store.Store.
@@ -147,63 +139,13 @@ func checkKeys(keys []embedding.Key) error {
 	return nil
 }
 
-// Get implements store.Store. Room in the arena is taken when an object's size is known and before
-// its bytes are read; an object for which there is none is rejected.
-func (c *Client) Get(ctx context.Context, wants []store.Want) []store.Got {
-	gots := make([]store.Got, len(wants))
-	for from := 0; from < len(wants); from += maxBatch {
-		to := min(from+maxBatch, len(wants))
-		c.getBatch(ctx, wants[from:to], gots[from:to])
-	}
-	return gots
-}
-
-func (c *Client) getBatch(ctx context.Context, wants []store.Want, gots []store.Got) {
-	refuse := func(err error) {
-		for i := range gots {
-			if gots[i].Buf == nil && gots[i].Err == nil {
-				gots[i].Err = err
-			}
-		}
-	}
-	if c.cfg.Arena == nil {
-		refuse(fmt.Errorf("%w: this client has no arena to read into", store.ErrRejected))
-		return
-	}
-	for _, w := range wants {
-		if err := checkKey(w.Key); err != nil {
-			refuse(fmt.Errorf("%w: %w", store.ErrRejected, err))
-			return
-		}
-	}
-	if err := c.call(ctx, c.reads, func(cn *conn) error { return cn.get(c.cfg.Arena, wants, gots) }); err != nil {
-		refuse(err)
-	}
-}
-
-// Put implements store.Store. It is rejected, before any byte of buf is sent, when the Store has no
-// room.
-func (c *Client) Put(ctx context.Context, key embedding.Key, buf *arena.Buf, opts store.PutOptions) error {
-	if err := checkKey(key); err != nil {
-		return fmt.Errorf("%w: %w", store.ErrRejected, err)
-	}
-	if len(opts.Tenant) > maxTenantBytes {
-		return fmt.Errorf("%w: tenant of %d bytes, limit %d", store.ErrRejected, len(opts.Tenant), maxTenantBytes)
-	}
-	var refused error
-	err := c.call(ctx, c.writes, func(cn *conn) (err error) {
-		refused, err = cn.put(key, buf.Bytes(), opts)
-		return err
-	})
-	return cmp.Or(err, refused)
-}
-
 // Capabilities implements store.Store. MaxPut is 0 until the Store has been reached.
 func (c *Client) Capabilities() store.Capabilities {
-	return store.Capabilities{Name: "ram", Events: true, MaxPut: c.maxPut.Load()}
+	return store.Capabilities{Name: "ram", Tenants: true, TTL: true, SoftPin: true, Events: true, MaxPut: c.maxPut.Load()}
 }
 
 // Close implements store.Store. Calls in progress end with store.ErrUnavailable, and later ones fail.
+// Bufs on loan stay good; the last one that is released ends the connection that they belong to.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -212,6 +154,9 @@ func (c *Client) Close() error {
 	c.wg.Wait()
 	c.reads.drop()
 	c.writes.drop()
+	if l := c.link.Swap(nil); l != nil && l.leave() {
+		<-l.gone
+	}
 	return nil
 }
 
@@ -226,17 +171,32 @@ func (c *Client) begin() error {
 	return nil
 }
 
-// greet says hello on a fresh connection and takes note of the Store's epoch.
-func (c *Client) greet(cn *conn) error {
-	h, err := cn.hello(os.Getpid())
+// greet says hello on a fresh connection, joins the link if there is one, and takes note of the
+// Store's epoch.
+func (c *Client) greet(cn *conn, l *link) error {
+	a := ask{pid: uint32(os.Getpid()), lane: c.nextID.Add(1)}
+	if l != nil {
+		a.link = l.id
+	}
+	g, err := cn.hello(a, nil)
 	if err != nil {
 		return err
 	}
-	c.maxPut.Store(h.maxObject)
-	if old := c.epoch.Swap(h.epoch); old != 0 && old != h.epoch {
-		c.restarts.Add(1)
+	closeAll(cn.src.take(0))
+	c.noteEpoch(g)
+	if l != nil && g.flags&flagLink != 0 {
+		cn.link, cn.lane = l, a.lane
+	} else if l != nil {
+		c.lose(l) // of another Store than the one that answered
 	}
 	return nil
+}
+
+func (c *Client) noteEpoch(g greeting) {
+	c.maxPut.Store(g.maxObject)
+	if old := c.epoch.Swap(g.epoch); old != 0 && old != g.epoch {
+		c.restarts.Add(1)
+	}
 }
 
 // ClientStats is a snapshot of a Client. Counts are since Dial.
@@ -246,10 +206,18 @@ type ClientStats struct {
 	FastFails uint64 // calls refused because the Store was away a moment before
 	Restarts  uint64 // times that the Store came back empty
 	Open      bool   // calls are being refused
+	Loans     int    // objects in the Store's memory that this process holds
+	LoanBytes int64  // their sizes
+	Recalls   uint64 // loans that the Store asked back
+	Skipped   uint64 // keys known to be absent without asking
 }
 
 // Stats returns the state at this moment.
 func (c *Client) Stats() ClientStats {
-	return ClientStats{Dials: c.dials.Load(), Faults: c.faults.Load(), FastFails: c.fastFails.Load(),
-		Restarts: c.restarts.Load(), Open: c.breaker.open()}
+	st := ClientStats{Dials: c.dials.Load(), Faults: c.faults.Load(), FastFails: c.fastFails.Load(),
+		Restarts: c.restarts.Load(), Open: c.breaker.open(), Recalls: c.recalls.Load(), Skipped: c.skipped.Load()}
+	if l := c.link.Load(); l != nil {
+		st.Loans, st.LoanBytes = l.held()
+	}
+	return st
 }

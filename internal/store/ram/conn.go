@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"time"
 
 	"afterimage/internal/arena"
@@ -20,6 +21,10 @@ import (
 type conn struct {
 	c        *Client
 	nc       net.Conn
+	link     *link  // that it joined as a lane; nil for a lane that streams
+	lane     uint64 // its number there
+	request  uint64 // the last one sent
+	src      *source
 	r        *bufio.Reader
 	in       frames
 	out      []byte
@@ -28,7 +33,8 @@ type conn struct {
 }
 
 func newConn(c *Client, nc net.Conn) *conn {
-	cn := &conn{c: c, nc: nc, r: bufio.NewReaderSize(nc, readAhead), scratch: make([]byte, maxKeyBytes)}
+	cn := &conn{c: c, nc: nc, src: &source{nc: nc}, scratch: make([]byte, maxKeyBytes)}
+	cn.r = bufio.NewReaderSize(cn.src, readAhead)
 	cn.in.r = cn.r
 	return cn
 }
@@ -44,6 +50,7 @@ var noHead [headBytes]byte
 // send starts a request: count items, with fill appending its body.
 func (cn *conn) send(o op, count int, fill func([]byte) []byte) (uint64, error) {
 	id := cn.c.nextID.Add(1)
+	cn.request = id
 	b := fill(append(cn.out[:0], noHead[:]...))
 	head{op: o, count: count, request: id, body: len(b) - headBytes}.append(b[:0])
 	if cn.out = b; cap(b) > keepBytes {
@@ -69,36 +76,19 @@ func (cn *conn) reply(o op, id uint64) (head, []byte, error) {
 	return h, body, nil
 }
 
-// greeting is what a Store says of itself.
-type greeting struct {
-	epoch     uint64
-	maxObject int64
-}
-
-// hello introduces this process; the number helps whoever reads a trace of the Store.
-func (cn *conn) hello(pid int) (greeting, error) {
-	id, err := cn.send(opHello, 0, func(b []byte) []byte {
-		b = binary.LittleEndian.AppendUint32(b, wireVersion)
-		return binary.LittleEndian.AppendUint32(b, uint32(pid))
-	})
-	if err != nil {
+// hello introduces this process, and sends files along.
+func (cn *conn) hello(a ask, files []*os.File) (greeting, error) {
+	id := cn.c.nextID.Add(1)
+	cn.extend(askBytes)
+	b := a.append(head{op: opHello, request: id, body: askBytes}.append(nil))
+	if err := writeWith(cn.nc, b, files); err != nil {
 		return greeting{}, err
 	}
 	_, body, err := cn.reply(opHello, id)
 	if err != nil {
 		return greeting{}, err
 	}
-	c := cursor{b: body}
-	v := c.u32()
-	c.u32()
-	g := greeting{epoch: c.u64(), maxObject: int64(c.u64())}
-	if err := c.end(); err != nil {
-		return g, err
-	}
-	if v != wireVersion {
-		return g, fmt.Errorf("%w: Store speaks version %d, this client %d", errProtocol, v, wireVersion)
-	}
-	return g, nil
+	return parseGreeting(body)
 }
 
 // exists fills states, which are all absent before.
@@ -131,15 +121,7 @@ func (cn *conn) remove(keys []embedding.Key) error {
 
 // get fills gots in order. What was filled before an error stays filled.
 func (cn *conn) get(a *arena.Arena, wants []store.Want, gots []store.Got) error {
-	id, err := cn.send(opGet, len(wants), func(b []byte) []byte {
-		for _, w := range wants {
-			b = binary.LittleEndian.AppendUint64(b, uint64(max(w.Bytes, 0)))
-			b = append(b, boolByte(w.Exact), 0)
-			b = binary.LittleEndian.AppendUint16(b, uint16(len(w.Key)))
-			b = append(b, w.Key...)
-		}
-		return b
-	})
+	id, err := cn.send(opGet, len(wants), func(b []byte) []byte { return appendWants(b, wants) })
 	if err != nil {
 		return err
 	}
@@ -170,7 +152,11 @@ func (cn *conn) item(a *arena.Arena, w store.Want) (store.Got, error) {
 	case st != statusOK || size > uint64(max(w.Bytes, 0)) || w.Exact && size != uint64(w.Bytes):
 		return store.Got{}, fmt.Errorf("%w: item of status %d and %d bytes, want %d", errProtocol, st, size, w.Bytes)
 	}
-	n := int(size)
+	return cn.object(a, int(size))
+}
+
+// object reads n bytes that are next on the connection.
+func (cn *conn) object(a *arena.Arena, n int) (store.Got, error) {
 	cn.extend(n)
 	buf, err := a.Reserve(n)
 	if err != nil {
@@ -190,16 +176,7 @@ func (cn *conn) item(a *arena.Arena, w store.Want) (store.Got, error) {
 
 // put reserves, sends and commits. refused is the Store's answer, with a class.
 func (cn *conn) put(key embedding.Key, obj []byte, opts store.PutOptions) (refused, err error) {
-	id, err := cn.send(opReserve, 0, func(b []byte) []byte {
-		b = binary.LittleEndian.AppendUint64(b, uint64(len(obj)))
-		b = binary.LittleEndian.AppendUint64(b, uint64(max(opts.TTL, 0)))
-		b = binary.LittleEndian.AppendUint16(b, flagSoftPin*uint16(boolByte(opts.SoftPin)))
-		b = binary.LittleEndian.AppendUint16(b, uint16(len(opts.Tenant)))
-		b = binary.LittleEndian.AppendUint16(b, uint16(len(key)))
-		b = append(b, 0, 0)
-		b = append(b, opts.Tenant...)
-		return append(b, key...)
-	})
+	id, err := cn.send(opReserve, 0, func(b []byte) []byte { return appendReserve(b, key, len(obj), opts) })
 	if err != nil {
 		return nil, err
 	}
@@ -228,6 +205,27 @@ func (cn *conn) verdict(o op, id uint64) (done bool, refused, err error) {
 		return true, fmt.Errorf("%w: %.512s", store.ErrRejected, body), nil
 	}
 	return true, nil, fmt.Errorf("%w: status %d", errProtocol, h.status)
+}
+
+func appendReserve(b []byte, key embedding.Key, n int, opts store.PutOptions) []byte {
+	b = binary.LittleEndian.AppendUint64(b, uint64(n))
+	b = binary.LittleEndian.AppendUint64(b, uint64(max(opts.TTL, 0)))
+	b = binary.LittleEndian.AppendUint16(b, flagSoftPin*uint16(boolByte(opts.SoftPin)))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(opts.Tenant)))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(key)))
+	b = append(b, 0, 0)
+	b = append(b, opts.Tenant...)
+	return append(b, key...)
+}
+
+func appendWants(b []byte, wants []store.Want) []byte {
+	for _, w := range wants {
+		b = binary.LittleEndian.AppendUint64(b, uint64(max(w.Bytes, 0)))
+		b = append(b, boolByte(w.Exact), 0)
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(w.Key)))
+		b = append(b, w.Key...)
+	}
+	return b
 }
 
 func boolByte(v bool) byte {

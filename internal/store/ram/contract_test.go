@@ -8,11 +8,26 @@ import (
 	"afterimage/internal/testkit"
 )
 
-func TestContractOverUnixSocket(t *testing.T) {
+func TestContractByLoan(t *testing.T) {
+	testkit.StoreContract(t, func(t *testing.T) testkit.StoreUnderTest {
+		path, a := socket(t), newMapped(t, 16<<20)
+		srv, _ := serve(t, path, Config{MaxBytes: 16 << 20, Arena: newMapped(t, 16<<20)})
+		c := dial(t, ClientConfig{Path: path, Arena: a})
+		if c.link.Load() == nil {
+			t.Fatal("no link between mapped arenas")
+		}
+		t.Cleanup(func() {
+			eventually(t, "end of all loans", func() bool { st := srv.Stats(); return st.Loans == 0 && st.LoanBytes == 0 && st.ReadingBytes == 0 })
+		})
+		return testkit.StoreUnderTest{Store: c, Arena: a}
+	})
+}
+
+func TestContractByCopy(t *testing.T) {
 	testkit.StoreContract(t, func(t *testing.T) testkit.StoreUnderTest {
 		path, a := socket(t), newArena(t, 16<<20)
 		serve(t, path, Config{MaxBytes: 16 << 20})
-		return testkit.StoreUnderTest{Store: dial(t, ClientConfig{Path: path, Arena: a}), Arena: a}
+		return testkit.StoreUnderTest{Store: dial(t, ClientConfig{Path: path, Arena: a, Copy: true}), Arena: a}
 	})
 }
 

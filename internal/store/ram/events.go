@@ -44,7 +44,7 @@ func (c *Client) stream(ctx context.Context, ch chan<- store.Event) (any bool) {
 	defer nc.Close()
 	defer context.AfterFunc(ctx, func() { nc.Close() })()
 	cn := newConn(c, nc)
-	if c.greet(cn) != nil {
+	if c.greet(cn, nil) != nil {
 		return false
 	}
 	id, err := cn.send(opSubscribe, 0, func(b []byte) []byte { return b })

@@ -23,6 +23,7 @@ func NewLocal(cfg Config, a *arena.Arena) (*Local, error) {
 	if err != nil {
 		return nil, err
 	}
+	srv.copies = true
 	dial := func(context.Context) (net.Conn, error) {
 		near, far := net.Pipe()
 		srv.admit(srv.ctx, far)

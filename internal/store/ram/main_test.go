@@ -23,7 +23,18 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 func newArena(t testing.TB, n int64) *arena.Arena {
 	t.Helper()
-	a, err := arena.New(arena.Config{Name: "test", Bytes: n})
+	return arenaOf(t, arena.Config{Name: "test", Bytes: n})
+}
+
+// newMapped returns an arena that lends and borrows in race builds, too.
+func newMapped(t testing.TB, n int64) *arena.Arena {
+	t.Helper()
+	return arenaOf(t, arena.Config{Name: "test", Bytes: n, Mapped: true})
+}
+
+func arenaOf(t testing.TB, cfg arena.Config) *arena.Arena {
+	t.Helper()
+	a, err := arena.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

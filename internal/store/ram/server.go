@@ -28,8 +28,12 @@ type Config struct {
 	// IOTimeout bounds one reply to a client, and the time from reserve to commit, not counting 1 s
 	// per 32 MiB; 10 s. A client that stalls longer is cut off and frees what it held.
 	IOTimeout time.Duration
-	// Arena holds the objects. The Server makes one of MaxBytes, and closes it, when Arena is nil.
+	// Arena holds the objects. The Server makes one of MaxBytes, and closes it, when Arena is nil. Of
+	// an Arena that is given, ranges that are on loan as the Server closes stay in quarantine.
 	Arena *arena.Arena
+	// Quota returns the most bytes that a tenant's objects may take up; 0 is no limit, as is nil for
+	// all tenants. It is called under a lock and must not block.
+	Quota func(tenant string) int64
 	// Logger gets one line per refused or broken connection; slog.Default().
 	Logger *slog.Logger
 }
@@ -60,7 +64,8 @@ type Server struct {
 	shelf    *shelf
 	epoch    uint64
 	ownArena bool
-	uid      int // the only user that may connect
+	uid      int  // the only user that may connect
+	copies   bool // readers get copies only, which they check themselves: PUTs need no check
 
 	stop context.CancelFunc // ends every Serve and session
 	ctx  context.Context
@@ -69,6 +74,8 @@ type Server struct {
 	mu      sync.Mutex
 	conns   map[net.Conn]struct{}
 	closing bool
+
+	borrowers map[uint64]*borrower
 
 	refused   atomic.Uint64 // connections of other users or over MaxConns
 	malformed atomic.Uint64 // connections closed for what they sent
@@ -86,15 +93,25 @@ func NewServer(cfg Config) (*Server, error) {
 			return nil, fmt.Errorf("ram: %w", err)
 		}
 	}
-	s := &Server{
-		cfg:      cfg,
-		shelf:    newShelf(cfg.Arena, cfg.MaxBytes, cfg.MaxObjectBytes),
-		epoch:    rand.Uint64(),
-		ownArena: own,
-		uid:      processUID(),
-		conns:    make(map[net.Conn]struct{}),
+	sk, err := newSketch(cfg.MaxBytes)
+	if err != nil {
+		if own {
+			err = errors.Join(err, cfg.Arena.Close())
+		}
+		return nil, err
 	}
+	s := &Server{
+		cfg:       cfg,
+		shelf:     newShelf(cfg.Arena, cfg.MaxBytes, cfg.MaxObjectBytes),
+		epoch:     rand.Uint64(),
+		ownArena:  own,
+		uid:       processUID(),
+		conns:     make(map[net.Conn]struct{}),
+		borrowers: make(map[uint64]*borrower),
+	}
+	s.shelf.sketch, s.shelf.quota = sk, cfg.Quota
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.wg.Go(func() { s.shelf.keepHouse(s.ctx) })
 	return s, nil
 }
 
@@ -176,7 +193,8 @@ func (s *Server) forget(nc net.Conn) {
 	delete(s.conns, nc)
 }
 
-// Close ends all sessions, waits for them and gives back all memory. Further calls do nothing.
+// Close ends all sessions, waits for them and gives back all memory. Loans that are out stay readable,
+// as their memory is not used again. Further calls do nothing.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	if s.closing {
@@ -184,6 +202,7 @@ func (s *Server) Close() error {
 		return nil
 	}
 	s.closing = true
+	s.shelf.refuse()
 	for nc := range s.conns {
 		nc.Close()
 	}
@@ -191,10 +210,11 @@ func (s *Server) Close() error {
 	s.stop()
 	s.wg.Wait()
 	s.shelf.close()
+	err := s.shelf.sketch.close()
 	if s.ownArena {
-		return s.cfg.Arena.Close()
+		err = errors.Join(err, s.cfg.Arena.Detach())
 	}
-	return nil
+	return err
 }
 
 // pause waits for d and reports whether ctx is still alive.

@@ -54,7 +54,7 @@ func (c *rawConn) recv() (head, []byte) {
 
 func (c *rawConn) hello() *rawConn {
 	c.Helper()
-	c.send(head{op: opHello, request: 1}, 1, 0, 0, 0, 0, 0, 0, 0)
+	c.send(head{op: opHello, request: 1}, ask{}.append(nil)...)
 	if h, _ := c.recv(); h.status != statusOK {
 		c.Fatalf("hello: status %d", h.status)
 	}
@@ -135,7 +135,7 @@ func TestMalformedFrames(t *testing.T) {
 	}
 	f("noise", false, bytes.Repeat([]byte("GET / HTTP/1.1\r\n"), 10))
 	f("no hello", false, frame(head{op: opExists, count: 1}, 1, 0, 'k'))
-	f("other version", false, frame(head{op: opHello}, 2, 0, 0, 0, 0, 0, 0, 0))
+	f("other version", false, frame(head{op: opHello}, append([]byte{1}, make([]byte, askBytes-1)...)...))
 	f("short hello", false, frame(head{op: opHello}, 1))
 	f("magic", true, patched(0, 'X'))
 	f("unknown op", true, frame(head{op: 99}))
@@ -290,7 +290,7 @@ func TestCollector(t *testing.T) {
 
 // FuzzSession feeds a session bytes of any kind: it ends, and holds nothing afterwards.
 func FuzzSession(f *testing.F) {
-	hello := append(head{op: opHello, body: 8}.append(nil), 1, 0, 0, 0, 0, 0, 0, 0)
+	hello := ask{}.append(head{op: opHello, body: askBytes}.append(nil))
 	reserve := reserveBody("k", 4)
 	f.Add(append(append(append([]byte(nil), head{op: opReserve, body: len(reserve)}.append(nil)...), reserve...), "data"...))
 	f.Add(append(head{op: opExists, count: 1, body: 3}.append(nil), 1, 0, 'k'))

@@ -4,10 +4,10 @@ package ram
 
 import (
 	"bufio"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 )
 
@@ -16,14 +16,21 @@ import (
 type session struct {
 	srv *Server
 	nc  net.Conn
+	src *source
 	r   *bufio.Reader
 	in  frames
 	out []byte // the reply in work
+
+	borrower *borrower // of a link
+	track    *track    // of a lane that joined a link
+	wishes   []wish    // of the GET in work
+	offers   []offer   // its answers
 }
 
 func newSession(srv *Server, nc net.Conn) *session {
 	tune(nc)
-	s := &session{srv: srv, nc: nc, r: bufio.NewReaderSize(nc, readAhead)}
+	s := &session{srv: srv, nc: nc, src: &source{nc: nc}}
+	s.r = bufio.NewReaderSize(s.src, readAhead)
 	s.in.r = s.r
 	return s
 }
@@ -31,6 +38,14 @@ func newSession(srv *Server, nc net.Conn) *session {
 // run serves until the client goes away or breaks the format.
 func (s *session) run() {
 	err := s.hello()
+	closeAll(s.src.files) // what came without being asked for
+	if s.track != nil {
+		defer s.srv.shelf.leave(s.track)
+	}
+	if s.borrower != nil {
+		s.runLink()
+		return
+	}
 	for err == nil {
 		// No deadline between requests: an idle client costs nothing, and a dead one closes the socket.
 		s.nc.SetReadDeadline(time.Time{})
@@ -39,11 +54,16 @@ func (s *session) run() {
 		if h, body, err = s.in.next(); err == nil {
 			err = s.serve(h, body)
 		}
-		if errors.Is(err, errProtocol) {
-			s.srv.malformed.Add(1)
-			s.srv.cfg.Logger.Warn("store: connection closed", "error", err)
-			s.text(h, statusMalformed, err)
-		}
+		s.refuse(h, err)
+	}
+}
+
+// refuse tells a client that broke the format why it is cut off.
+func (s *session) refuse(h head, err error) {
+	if errors.Is(err, errProtocol) {
+		s.srv.malformed.Add(1)
+		s.srv.cfg.Logger.Warn("store: connection closed", "error", err)
+		s.text(h, statusMalformed, err)
 	}
 }
 
@@ -54,27 +74,33 @@ func (s *session) hello() error {
 	if err == nil && h.op != opHello {
 		err = fmt.Errorf("%w: op %d before hello", errProtocol, h.op)
 	}
+	var a ask
 	if err == nil {
-		c := cursor{b: body}
-		v := c.u32()
-		c.u32()
-		if err = c.end(); err == nil && v != wireVersion {
-			err = fmt.Errorf("%w: client speaks version %d, this Store %d", errProtocol, v, wireVersion)
-		}
+		a, err = parseAsk(body)
 	}
 	if err != nil {
-		if errors.Is(err, errProtocol) {
-			s.srv.malformed.Add(1)
-			s.srv.cfg.Logger.Warn("store: connection closed", "error", err)
-			s.text(h, statusMalformed, err)
-		}
+		s.refuse(h, err)
 		return err
 	}
+	if a.flags&flagLink != 0 {
+		return s.makeLink(h, a)
+	}
+	s.src.take(0)
+	var g greeting
+	if b := s.srv.borrowerOf(a.link); b != nil {
+		if s.track = s.srv.shelf.join(b, a.lane); s.track != nil {
+			g.flags = flagLink
+		}
+	}
+	return s.greet(h, g, nil)
+}
+
+// greet answers hello.
+func (s *session) greet(h head, g greeting, files []*os.File) error {
+	g.epoch, g.maxObject = s.srv.epoch, s.srv.cfg.MaxObjectBytes
 	b := head{op: opHello, request: h.request, body: helloBytes}.append(s.out[:0])
-	b = binary.LittleEndian.AppendUint64(b, wireVersion) // and four reserved bytes
-	b = binary.LittleEndian.AppendUint64(b, s.srv.epoch)
-	b = binary.LittleEndian.AppendUint64(b, uint64(s.srv.cfg.MaxObjectBytes))
-	return s.write(b)
+	s.nc.SetWriteDeadline(time.Now().Add(s.srv.cfg.IOTimeout))
+	return writeWith(s.nc, g.append(b), files)
 }
 
 // serve answers one request. Each handler writes its own reply.
@@ -86,8 +112,12 @@ func (s *session) serve(h head, body []byte) error {
 		return s.get(h, body)
 	case opRemove:
 		return s.remove(h, body)
+	case opLend:
+		return s.lend(h, body)
 	case opReserve:
 		return s.put(h, body)
+	case opTake:
+		return s.take(h, body)
 	case opSubscribe:
 		return s.subscribe(h)
 	}

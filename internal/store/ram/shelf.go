@@ -17,8 +17,22 @@ import (
 type object struct {
 	key     embedding.Key
 	buf     *arena.Buf
-	place   *list.Element // nil once unlinked
-	readers int
+	tenant  *tenant
+	soft    bool // evicted after all that are not
+	expires time.Time
+	due     int           // place in shelf.expiry; -1 when it never expires
+	place   *list.Element // in shelf.lru or shelf.soft; nil once unlinked
+	mine    *list.Element // in tenant.lru
+	readers int           // replies that are being sent, and loans
+	loans   []*loan
+	lent    *list.Element // in shelf.lent, while it is on loan and was not recalled
+}
+
+// tenant is the account of one tenant. The tenant "" is nobody's and has no quota.
+type tenant struct {
+	name  string
+	bytes int64     // of objects and uploads
+	lru   list.List // of *object, front is the warmest
 }
 
 // upload is room that one connection reserved and has not committed. Uploads do not claim their key:
@@ -26,6 +40,9 @@ type object struct {
 type upload struct {
 	key      embedding.Key
 	buf      *arena.Buf
+	tenant   *tenant
+	ttl      time.Duration
+	soft     bool
 	deadline time.Time
 }
 
@@ -36,27 +53,54 @@ type shelf struct {
 	arena     *arena.Arena
 	limit     int64
 	maxObject int64
+	quota     func(tenant string) int64 // 0 is none; nil is none for all
 	feed      *feed
+	sketch    *sketch       // nil keeps none
+	work      chan struct{} // has a value when the janitor should look
 
-	mu      sync.Mutex // guards the fields below; acquired before arena and feed locks
-	objects map[embedding.Key]*object
-	lru     list.List // of *object; front is the warmest
-	used    int64     // bytes of objects, unlinked ones that are still read included
-	reading int64     // bytes of objects with readers
-	held    int64     // bytes of uploads
-	uploads int
-	closed  bool
-	n       counts
+	mu       sync.Mutex // guards the fields below; acquired before arena and feed locks
+	objects  map[embedding.Key]*object
+	tenants  map[string]*tenant
+	lru      list.List // of *object; front is the warmest
+	soft     list.List // of *object with a soft pin, likewise
+	lent     list.List // of *object on loan that was not recalled; front was lent last
+	expiry   expiry
+	used     int64 // bytes of objects, unlinked ones that are still read included
+	reading  int64 // bytes of objects with readers
+	lentSum  int64 // bytes of objects on loan
+	loans    int
+	nextLoan uint64
+	recalled time.Time     // when loans were last recalled
+	returned chan struct{} // closed when a loan comes back; nil while nobody asked
+	held     int64         // bytes of uploads
+	uploads  int
+	closed   bool
+	n        counts
 }
 
 // counts are totals since start.
 type counts struct {
-	puts, duplicates, gets, hits, misses, evictions, removed, rejected, aborted uint64
+	puts, duplicates, gets, hits, misses, evictions, expired, removed, rejected, aborted uint64
+	lent, recalls                                                                        uint64
 }
 
 func newShelf(a *arena.Arena, limit, maxObject int64) *shelf {
-	return &shelf{arena: a, limit: limit, maxObject: maxObject, feed: newFeed(),
-		objects: make(map[embedding.Key]*object)}
+	return &shelf{arena: a, limit: limit, maxObject: maxObject, feed: newFeed(), work: make(chan struct{}, 1),
+		objects: make(map[embedding.Key]*object), tenants: make(map[string]*tenant)}
+}
+
+// findLocked returns a live object, or nil. One that is past its time is dropped on the way.
+func (s *shelf) findLocked(k embedding.Key) *object {
+	o, ok := s.objects[k]
+	if !ok {
+		return nil
+	}
+	if !o.expires.IsZero() && !time.Now().Before(o.expires) {
+		s.n.expired++
+		s.unlinkLocked(o)
+		return nil
+	}
+	return o
 }
 
 // size tells the bytes of an object. It does not make the object any warmer: a probe must not keep
@@ -64,8 +108,8 @@ func newShelf(a *arena.Arena, limit, maxObject int64) *shelf {
 func (s *shelf) size(k embedding.Key) (int64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o, ok := s.objects[k]
-	if !ok {
+	o := s.findLocked(k)
+	if o == nil {
 		return 0, false
 	}
 	return int64(o.buf.Len()), true
@@ -76,9 +120,18 @@ func (s *shelf) size(k embedding.Key) (int64, bool) {
 func (s *shelf) read(k embedding.Key, most uint64, exact bool) (*object, int, status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	o, n, st := s.wantLocked(k, most, exact)
+	if o != nil {
+		s.holdLocked(o)
+	}
+	return o, n, st
+}
+
+// wantLocked looks an object up for a reader and makes it the warmest.
+func (s *shelf) wantLocked(k embedding.Key, most uint64, exact bool) (*object, int, status) {
 	s.n.gets++
-	o, ok := s.objects[k]
-	if !ok {
+	o := s.findLocked(k)
+	if o == nil {
 		s.n.misses++
 		return nil, 0, statusMiss
 	}
@@ -88,17 +141,34 @@ func (s *shelf) read(k embedding.Key, most uint64, exact bool) (*object, int, st
 		return nil, n, statusRejected
 	}
 	s.n.hits++
-	s.lru.MoveToFront(o.place)
-	if o.readers++; o.readers == 1 {
-		s.reading += int64(n)
-	}
+	s.orderOf(o).MoveToFront(o.place)
+	o.tenant.lru.MoveToFront(o.mine)
 	return o, n, statusOK
+}
+
+// orderOf returns the list that an object is evicted from.
+func (s *shelf) orderOf(o *object) *list.List {
+	if o.soft {
+		return &s.soft
+	}
+	return &s.lru
+}
+
+// holdLocked counts a reader.
+func (s *shelf) holdLocked(o *object) {
+	if o.readers++; o.readers == 1 {
+		s.reading += int64(o.buf.Len())
+	}
 }
 
 // done ends one read.
 func (s *shelf) done(o *object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.doneLocked(o)
+}
+
+func (s *shelf) doneLocked(o *object) {
 	if o.readers--; o.readers == 0 {
 		s.reading -= int64(o.buf.Len())
 		if o.place == nil {
@@ -110,8 +180,12 @@ func (s *shelf) done(o *object) {
 // unlinkLocked makes an object unfindable. Its memory goes back at once, or with its last reader.
 func (s *shelf) unlinkLocked(o *object) {
 	delete(s.objects, o.key)
-	s.lru.Remove(o.place)
+	s.sketch.remove(o.key)
+	s.orderOf(o).Remove(o.place)
 	o.place = nil
+	o.tenant.lru.Remove(o.mine)
+	s.chargeLocked(o.tenant, -int64(o.buf.Len()))
+	s.expiry.drop(o)
 	s.feed.publish(store.Removed, o.key)
 	if o.readers == 0 {
 		s.freeLocked(o)
@@ -129,15 +203,16 @@ func (s *shelf) freeLocked(o *object) {
 func (s *shelf) commit(u *upload) (stored bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch _, there := s.objects[u.key]; {
+	now := time.Now()
+	switch {
 	case s.closed:
 		s.abortLocked(u)
 		return false, errors.New("the Store is closing")
-	case time.Now().After(u.deadline):
+	case now.After(u.deadline):
 		s.n.rejected++
 		s.abortLocked(u)
 		return false, errors.New("the upload is past its deadline")
-	case there:
+	case s.findLocked(u.key) != nil:
 		s.n.duplicates++
 		s.dropLocked(u)
 		return false, nil
@@ -147,11 +222,18 @@ func (s *shelf) commit(u *upload) (stored bool, err error) {
 	s.held -= n
 	s.uploads--
 	s.used += n
-	o := &object{key: u.key, buf: u.buf}
-	o.place = s.lru.PushFront(o)
+	o := &object{key: u.key, buf: u.buf, tenant: u.tenant, soft: u.soft, due: -1}
+	o.place = s.orderOf(o).PushFront(o)
+	o.mine = o.tenant.lru.PushFront(o)
+	if u.ttl > 0 {
+		o.expires = now.Add(u.ttl)
+		s.expiry.add(o)
+	}
 	s.objects[u.key] = o
+	s.sketch.add(u.key)
 	s.n.puts++
 	s.feed.publish(store.Stored, u.key)
+	s.nudge()
 	return true, nil
 }
 
@@ -171,6 +253,7 @@ func (s *shelf) abortLocked(u *upload) {
 func (s *shelf) dropLocked(u *upload) {
 	s.held -= int64(u.buf.Len())
 	s.uploads--
+	s.chargeLocked(u.tenant, -int64(u.buf.Len()))
 	u.buf.Abort()
 }
 
@@ -184,11 +267,19 @@ func (s *shelf) remove(k embedding.Key) {
 	}
 }
 
-// close drops every object and refuses all further uploads.
-func (s *shelf) close() {
+// refuse ends all further uploads. Memory on loan is not used again from here on, whoever goes away.
+func (s *shelf) refuse() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
+	s.wakeLocked()
+}
+
+// close drops every object and refuses all further uploads.
+func (s *shelf) close() {
+	s.refuse()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, o := range s.objects {
 		s.unlinkLocked(o)
 	}

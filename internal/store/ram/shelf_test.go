@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"afterimage/internal/embedding"
+	"afterimage/internal/store"
 )
 
 const mib = 1 << 20
@@ -26,7 +27,7 @@ func newTestShelf(t *testing.T, limit int64) *shelf {
 
 func (s *shelf) add(t *testing.T, k embedding.Key, n int64) error {
 	t.Helper()
-	u, err := s.reserve(k, n, time.Now().Add(time.Hour))
+	u, err := s.put(k, n, store.PutOptions{}, time.Now().Add(time.Hour))
 	if err != nil || u == nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func TestRemoveUnderARead(t *testing.T) {
 // Case C02: a commit past the deadline is refused, and a stalled writer does not hold its key.
 func TestLateCommit(t *testing.T) {
 	s := newTestShelf(t, 4*mib)
-	late, err := s.reserve("a", mib, time.Now().Add(-time.Second))
+	late, err := s.reserve("a", mib, store.PutOptions{}, time.Now().Add(-time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,8 +148,8 @@ func TestLateCommit(t *testing.T) {
 func TestFirstCommitWins(t *testing.T) {
 	s := newTestShelf(t, 4*mib)
 	deadline := time.Now().Add(time.Hour)
-	first, _ := s.reserve("a", mib, deadline)
-	second, _ := s.reserve("a", 2*mib, deadline)
+	first, _ := s.reserve("a", mib, store.PutOptions{}, deadline)
+	second, _ := s.reserve("a", 2*mib, store.PutOptions{}, deadline)
 	if stored, err := s.commit(second); !stored || err != nil {
 		t.Errorf("commit: stored %v, error %v", stored, err)
 	}

@@ -11,6 +11,8 @@ type Stats struct {
 	UploadBytes  int64  `json:"upload_bytes"`  // reserved, not committed
 	ReadingBytes int64  `json:"reading_bytes"` // of objects that are being sent
 	LimitBytes   int64  `json:"limit_bytes"`
+	Loans        int    `json:"loans"`      // ranges that clients may be reading
+	LoanBytes    int64  `json:"loan_bytes"` // of objects on loan
 	Connections  int    `json:"connections"`
 	Epoch        uint64 `json:"epoch"`
 
@@ -20,7 +22,10 @@ type Stats struct {
 	Hits       uint64 `json:"hits"`
 	Misses     uint64 `json:"misses"` // objects of an unwanted size included
 	Evictions  uint64 `json:"evictions"`
+	Expired    uint64 `json:"expired"` // objects dropped at the end of their TTL
 	Removed    uint64 `json:"removed"`
+	Lent       uint64 `json:"lent"`      // loans given
+	Recalls    uint64 `json:"recalls"`   // loans asked back
 	Rejected   uint64 `json:"rejected"`  // PUTs without room or past their deadline
 	Aborted    uint64 `json:"aborted"`   // uploads that were cut or late
 	Refused    uint64 `json:"refused"`   // connections of other users or over the limit
@@ -37,9 +42,9 @@ func (s *Server) Stats() Stats {
 	defer h.mu.Unlock()
 	return Stats{
 		Objects: len(h.objects), Bytes: h.used, UploadBytes: h.held, ReadingBytes: h.reading,
-		LimitBytes: h.limit, Connections: conns, Epoch: s.epoch,
+		LimitBytes: h.limit, Connections: conns, Epoch: s.epoch, Loans: h.loans, LoanBytes: h.lentSum,
 		Puts: h.n.puts, Duplicates: h.n.duplicates, Gets: h.n.gets, Hits: h.n.hits, Misses: h.n.misses,
-		Evictions: h.n.evictions, Removed: h.n.removed, Rejected: h.n.rejected, Aborted: h.n.aborted,
+		Evictions: h.n.evictions, Expired: h.n.expired, Lent: h.n.lent, Recalls: h.n.recalls, Removed: h.n.removed, Rejected: h.n.rejected, Aborted: h.n.aborted,
 		Refused: s.refused.Load(), Malformed: s.malformed.Load(),
 	}
 }
@@ -69,6 +74,8 @@ var metrics = []metric{
 	gauge("limit_bytes", "Most bytes that the Store holds.", func(s Stats) float64 { return float64(s.LimitBytes) }),
 	gauge("upload_bytes", "Bytes reserved for uploads in progress.", func(s Stats) float64 { return float64(s.UploadBytes) }),
 	gauge("reading_bytes", "Bytes of objects being sent.", func(s Stats) float64 { return float64(s.ReadingBytes) }),
+	gauge("loan_bytes", "Bytes of objects that clients hold on loan.", func(s Stats) float64 { return float64(s.LoanBytes) }),
+	gauge("loans", "Loans that clients hold.", func(s Stats) float64 { return float64(s.Loans) }),
 	gauge("connections", "Open connections.", func(s Stats) float64 { return float64(s.Connections) }),
 	total("puts", "Objects stored.", func(s Stats) uint64 { return s.Puts }),
 	total("duplicate_puts", "PUTs of an object that was there.", func(s Stats) uint64 { return s.Duplicates }),
@@ -76,6 +83,9 @@ var metrics = []metric{
 	total("hits", "Objects found.", func(s Stats) uint64 { return s.Hits }),
 	total("misses", "Objects not found, or of an unwanted size.", func(s Stats) uint64 { return s.Misses }),
 	total("evictions", "Objects dropped to make room.", func(s Stats) uint64 { return s.Evictions }),
+	total("expired", "Objects dropped at the end of their time to live.", func(s Stats) uint64 { return s.Expired }),
+	total("lent", "Loans given.", func(s Stats) uint64 { return s.Lent }),
+	total("recalls", "Loans asked back.", func(s Stats) uint64 { return s.Recalls }),
 	total("removed", "Objects removed by request.", func(s Stats) uint64 { return s.Removed }),
 	total("rejected_puts", "PUTs refused for lack of room or for being late.", func(s Stats) uint64 { return s.Rejected }),
 	total("aborted_puts", "Uploads cut half way or past their deadline.", func(s Stats) uint64 { return s.Aborted }),

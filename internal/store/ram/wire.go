@@ -14,14 +14,17 @@ import (
 
 // The frame layout is in the package comment; these are its numbers.
 const (
-	wireVersion = 1
+	wireVersion = 2
 	wireMagic   = 0x31534641 // "AFS1"
 
 	// Sizes of the fixed parts.
 	headBytes    = 24 // magic, op, status, count, request, body bytes, reserved
 	itemBytes    = 16 // status, reserved, key bytes, reserved, object bytes
 	reserveBytes = 24 // object bytes, TTL, flags, tenant bytes, key bytes, reserved
-	helloBytes   = 24 // version, reserved, epoch, largest object
+	helloBytes   = 48 // version, flags, epoch, largest object, link, bytes of memory, bytes of sketch
+	askBytes     = 40 // hello's request: version, process, flags, reserved, link, lane, bytes of memory
+	offerBytes   = 32 // status, reserved, object bytes, offset, loan
+	laneEndBytes = 16 // lane, request
 	eventBytes   = 12 // sequence number, kind, reserved, key bytes
 
 	// Limits that both sides check before they allocate. A batch of the longest keys fits one body, so
@@ -32,23 +35,33 @@ const (
 	maxBodyBytes   = 4 << 20 // holds maxBatch keys of maxKeyBytes
 	maxTextBytes   = 512     // of a refusal
 
-	flagSoftPin = 1 // of reserve
+	flagSoftPin = 1 // of reserve and take
+
+	flagLink   = 1 // of hello: this connection is a link
+	flagMemory = 2 // of hello's reply: the Store maps the client's memory
 )
 
 // op says what a frame is for. A reply carries the op of its request, but for the second reply to
 // opReserve, which is opCommit. Numbers are never used again for something else.
 type op uint8
 
-// Flow of a connection: hello, then any number of calls, each answered before the next is sent:
+// Flow of a lane: hello, then any number of calls, each answered before the next is sent:
 //
 //	exists -> exists
 //	get    -> get, items, objects
+//	lend   -> lend, offers, objects that are not lent
 //	remove -> remove
 //	reserve -> reserve (ok), object -> commit
 //	reserve -> reserve (exists or rejected)
+//	take   -> take
 //	subscribe -> subscribe, event, event, ... until the end of the connection
+//
+// Flow of a link: hello with descriptors both ways, then return, lane end and recall, unanswered.
 const (
-	opHello     op = 1 // u32 version, u32 pid -> u32 version, u32 0, u64 epoch, u64 largest object
+	// u32 version, u32 pid, u32 flags, u32 0, u64 link, u64 lane, u64 bytes of memory
+	// -> u32 version, u32 flags, u64 epoch, u64 largest object, u64 link, u64 bytes of memory, u64 bytes of sketch
+	opHello op = 1
+
 	opExists    op = 2 // count x (u16 n, n bytes of key) -> count x i64 object bytes or -1
 	opGet       op = 3 // count x (u64 most, u8 exact, u8 0, u16 n, key) -> count x (item, key, object)
 	opRemove    op = 4 // count x (u16 n, key) -> nothing
@@ -56,6 +69,13 @@ const (
 	opCommit    op = 6 // only from the server: the object that followed reserve is stored
 	opSubscribe op = 7 // nothing -> nothing, then events
 	opEvent     op = 8 // only from the server: u64 seq, u8 kind, u8 0, u16 n, key
+
+	opLend op = 9  // as get -> count x (u8 status, 7 x u8 0, u64 bytes, u64 offset, u64 loan), objects
+	opTake op = 10 // as reserve, with u64 offset in front -> status
+
+	opReturn  op = 11 // link, from the client: count x u64 loan
+	opLaneEnd op = 12 // link, from the client: count x (u64 lane, u64 request or 0)
+	opRecall  op = 13 // link, from the server: count x u64 loan
 )
 
 // status is the verdict of the server on a request, or on one item of a GET.
@@ -67,6 +87,7 @@ const (
 	statusRejected  status = 2 // no room, too large, not the size that was asked for; the connection goes on
 	statusExists    status = 3 // PUT only: there already, which is a success
 	statusMalformed status = 4 // the format was broken; the server closes the connection
+	statusLent      status = 5 // items of lend: the object is at an offset of the Store's memory
 )
 
 // errProtocol: the other side sent what the format does not allow. The connection is of no more use.

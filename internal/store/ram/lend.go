@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ram
+
+import (
+	"slices"
+	"time"
+
+	"afterimage/internal/arena"
+	"afterimage/internal/embedding"
+)
+
+// loan is the right of one borrower to read one object in the Store's memory. It ends when the
+// borrower says so or goes away, and never by the Store's will.
+type loan struct {
+	id uint64
+	o  *object
+	to *borrower
+}
+
+// borrower is a client process that maps the Store's memory. Its link is the connection whose end is
+// the end of all its loans. shelf.mu guards the fields below arena.
+type borrower struct {
+	id    uint64
+	arena *arena.Mapping // the client's memory, which PUTs are copied from; nil if it has none to show
+
+	lanes   map[uint64]*track
+	loans   map[uint64]*loan
+	recalls []uint64 // loans to ask back
+	gone    bool
+	wake    chan struct{} // has a value when recalls does
+}
+
+// track is the Store's view of one connection of a borrower for calls.
+type track struct {
+	id      uint64
+	to      *borrower
+	request uint64   // the last GET
+	last    []uint64 // what that one was lent
+	dead    bool     // the client closed it, and lends nothing more
+	ended   bool     // its session is over
+}
+
+// wish is one item of a GET by loan.
+type wish struct {
+	key   embedding.Key
+	most  uint64
+	exact bool
+}
+
+// offer answers a wish. Without a loan, o is held for a reply with its bytes.
+type offer struct {
+	st   status
+	n    int
+	o    *object
+	loan *loan
+}
+
+// lend answers a whole GET, so that a client which gave it up finds either all of it or nothing. It
+// reports false when the client closed the lane before its request was read.
+func (s *shelf) lend(ln *track, request uint64, wishes []wish, out []offer) ([]offer, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ln.dead || ln.to.gone {
+		return out, false
+	}
+	ln.request, ln.last = request, ln.last[:0]
+	for _, w := range wishes {
+		var f offer
+		if f.o, f.n, f.st = s.wantLocked(w.key, w.most, w.exact); f.o != nil {
+			s.holdLocked(f.o)
+			if f.loan = s.loanLocked(f.o, ln.to); f.loan != nil {
+				ln.last = append(ln.last, f.loan.id)
+			}
+		}
+		out = append(out, f)
+	}
+	return out, true
+}
+
+// loanLocked turns a reader of o into a loan. It returns nil when loans would hold more than half the
+// Store, and then asks for the oldest ones: PUTs never starve.
+func (s *shelf) loanLocked(o *object, to *borrower) *loan {
+	n := int64(o.buf.Len())
+	if len(o.loans) == 0 {
+		if s.lentSum+n > s.limit/2 {
+			s.recallLocked(n)
+			return nil
+		}
+		s.lentSum += n
+		o.lent = s.lent.PushFront(o)
+	} else if o.lent != nil {
+		s.lent.MoveToFront(o.lent)
+	}
+	s.nextLoan++
+	l := &loan{id: s.nextLoan, o: o, to: to}
+	o.loans = append(o.loans, l)
+	to.loans[l.id] = l
+	s.loans++
+	s.n.lent++
+	return l
+}
+
+// giveBackLocked ends a loan.
+func (s *shelf) giveBackLocked(l *loan) {
+	delete(l.to.loans, l.id)
+	o := l.o
+	o.loans = slices.DeleteFunc(o.loans, func(x *loan) bool { return x == l })
+	s.loans--
+	if len(o.loans) == 0 {
+		s.lentSum -= int64(o.buf.Len())
+		if o.lent != nil {
+			s.lent.Remove(o.lent)
+			o.lent = nil
+		}
+	}
+	s.doneLocked(o)
+	s.wakeLocked()
+}
+
+// giveBack ends the loans of a borrower with these numbers. Those that it does not have are passed
+// over: a return may cross the end of the same loan.
+func (s *shelf) giveBack(b *borrower, ids []uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.giveBackAllLocked(b, ids)
+}
+
+func (s *shelf) giveBackAllLocked(b *borrower, ids []uint64) {
+	for _, id := range ids {
+		if l, ok := b.loans[id]; ok {
+			s.giveBackLocked(l)
+		}
+	}
+}
+
+// recallLocked asks for n bytes of loans back, those first that were lent longest ago.
+func (s *shelf) recallLocked(n int64) {
+	for e := s.lent.Back(); e != nil && n > 0; e = s.lent.Back() {
+		o := e.Value.(*object)
+		s.lent.Remove(e)
+		o.lent = nil
+		n -= int64(o.buf.Len())
+		s.recalled = time.Now()
+		for _, l := range o.loans {
+			s.n.recalls++
+			l.to.recalls = append(l.to.recalls, l.id)
+			select {
+			case l.to.wake <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// recallFor asks for n bytes back, and returns a channel that is closed with the next return. It
+// reports false when there is nothing to wait for: no loan is out that was not asked for too long ago.
+func (s *shelf) recallFor(n int64) (<-chan struct{}, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, false
+	}
+	s.recallLocked(n)
+	if s.loans == 0 || time.Since(s.recalled) > recallWait {
+		return nil, false
+	}
+	if s.returned == nil {
+		s.returned = make(chan struct{})
+	}
+	return s.returned, true
+}
+
+func (s *shelf) wakeLocked() {
+	if s.returned != nil {
+		close(s.returned)
+		s.returned = nil
+	}
+}
+
+// newBorrower makes a borrower of a client that shows its memory, or nil for none.
+func newBorrower(id uint64, m *arena.Mapping) *borrower {
+	return &borrower{id: id, arena: m, lanes: make(map[uint64]*track), loans: make(map[uint64]*loan), wake: make(chan struct{}, 1)}
+}
+
+// join gives a borrower one more lane, or nil when the borrower is gone or has one of this number.
+func (s *shelf) join(b *borrower, id uint64) *track {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b.gone || b.lanes[id] != nil {
+		return nil
+	}
+	ln := &track{id: id, to: b}
+	b.lanes[id] = ln
+	return ln
+}
+
+// leave ends the session of a lane. The lane stays known until its client, too, says that it ended.
+func (s *shelf) leave(ln *track) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ln.ended = true
+	if ln.dead {
+		delete(ln.to.lanes, ln.id)
+	}
+}
+
+// laneEnded takes note that the client closed a lane, in the middle of request unless that is 0. What
+// the request was lent never reached the client.
+func (s *shelf) laneEnded(b *borrower, id, request uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ln := b.lanes[id]
+	if ln == nil {
+		return
+	}
+	ln.dead = true
+	if request != 0 && ln.request == request {
+		s.giveBackAllLocked(b, ln.last)
+	}
+	if ln.ended {
+		delete(b.lanes, id)
+	}
+}
+
+// end ends all loans of a borrower. It is called when the borrower cannot read any more, or when the
+// Store closes; then the memory on loan is kept from any other use.
+func (s *shelf) end(b *borrower) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.gone = true
+	for _, l := range b.loans {
+		if s.closed {
+			l.o.buf.Retain().Quarantine("on loan as the Store closed")
+		}
+		s.giveBackLocked(l)
+	}
+	clear(b.lanes)
+}
+
+// takeRecalls returns the loans to ask back.
+func (s *shelf) takeRecalls(b *borrower) []uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := b.recalls
+	b.recalls = nil
+	return ids
+}

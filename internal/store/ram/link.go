@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ram
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"afterimage/internal/arena"
+	"afterimage/internal/embedding"
+)
+
+// link is a client's account with one Store process: the view of that Store's memory, and the loans in
+// there. It ends when the Store is gone, or with the last loan after leave.
+type link struct {
+	c      *Client
+	nc     net.Conn
+	in     frames
+	id     uint64
+	memory *arena.Mapping
+	shown  bool // the Store maps this process's arena
+	wake   chan struct{}
+	gone   chan struct{} // closed when the Store is, or the connection
+
+	mu      sync.Mutex // guards the fields below
+	loans   map[uint64]*arena.Buf
+	bytes   int64
+	returns []uint64
+	ends    []uint64 // pairs of lane and request
+	leaving bool
+	over    bool // the Store is gone
+
+	sketchMu sync.RWMutex // held while the sketch is read or unmapped
+	sketch   *sketch      // nil when the Store's cannot be used
+}
+
+// connected returns the link to join with nc, making one if need be; nil where objects are streamed.
+func (c *Client) connected(ctx context.Context, nc net.Conn) (*link, error) {
+	if _, ok := nc.(*net.UnixConn); !ok || c.cfg.Copy || c.cfg.Arena == nil {
+		return nil, nil
+	}
+	select {
+	case c.linking <- struct{}{}:
+		defer func() { <-c.linking }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if l := c.link.Load(); l != nil {
+		return l, nil
+	}
+	if e := c.linkless.Load(); e != 0 && e == c.epoch.Load() {
+		return nil, nil
+	}
+	memory, err := c.cfg.Arena.Share()
+	if err != nil {
+		return nil, nil // Go memory, in a race build
+	}
+	defer memory.Close()
+	own, err := c.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { own.Close() })
+	l, err := c.makeLink(own, memory)
+	if l == nil {
+		own.Close()
+	}
+	if !stop() && l != nil {
+		c.lose(l)
+		return nil, ctx.Err()
+	}
+	return l, err
+}
+
+// makeLink exchanges memory with the Store. It returns nil when the Store lends nothing.
+func (c *Client) makeLink(nc net.Conn, memory *os.File) (*link, error) {
+	cn := newConn(c, nc)
+	a := ask{pid: uint32(os.Getpid()), flags: flagLink, memory: uint64(c.cfg.Arena.Stats().Capacity)}
+	g, err := cn.hello(a, []*os.File{memory})
+	if err != nil {
+		closeAll(cn.src.take(0))
+		return nil, err
+	}
+	c.noteEpoch(g)
+	files := cn.src.take(2)
+	defer closeAll(files)
+	if g.flags&flagLink == 0 || files == nil {
+		c.linkless.Store(g.epoch)
+		return nil, nil
+	}
+	l := &link{c: c, nc: nc, in: cn.in, id: g.link, shown: g.flags&flagMemory != 0,
+		wake: make(chan struct{}, 1), gone: make(chan struct{}), loans: make(map[uint64]*arena.Buf)}
+	if l.memory, err = arena.MapShared(files[0], g.memory); err != nil {
+		c.linkless.Store(g.epoch) // no address space, most likely: streaming goes on
+		return nil, nil
+	}
+	l.sketch = mapSketch(files[1], g.sketch)
+	nc.SetDeadline(time.Time{})
+	c.link.Store(l)
+	go l.read()
+	go l.write()
+	return l, nil
+}
+
+// mapSketch returns nil for a sketch that cannot be used: every key is asked for then.
+func mapSketch(f *os.File, n int64) *sketch {
+	m, err := arena.MapShared(f, n)
+	if err != nil {
+		return nil
+	}
+	defer m.Close() // stays mapped while the sketch holds its Buf
+	s, err := openSketch(m)
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// lose ends the use of a link for new calls. Its loans stay.
+func (c *Client) lose(l *link) {
+	if c.link.CompareAndSwap(l, nil) {
+		l.leave()
+	}
+}
+
+// borrow makes a Buf of a loan. An error means that the Store lent what is not in its memory.
+func (l *link) borrow(id, off, n uint64) (*arena.Buf, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.loans[id] != nil {
+		return nil, fmt.Errorf("%w: loan %d twice", errProtocol, id)
+	}
+	b, err := l.memory.Buf(int64(off), int64(n), func() { l.giveBack(id, int64(n)) })
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errProtocol, err)
+	}
+	l.loans[id] = b
+	l.bytes += int64(n)
+	return b, nil
+}
+
+// giveBack returns a loan whose last reference is gone.
+func (l *link) giveBack(id uint64, n int64) {
+	l.mu.Lock()
+	delete(l.loans, id)
+	l.bytes -= n
+	if !l.over {
+		l.returns = append(l.returns, id)
+	}
+	last := l.leaving && len(l.loans) == 0
+	l.mu.Unlock()
+	if last {
+		l.nc.Close()
+	} else {
+		l.nudge()
+	}
+}
+
+// laneEnded tells the Store of a lane that this side closed, and of the request that was not answered
+// there.
+func (l *link) laneEnded(lane, request uint64) {
+	l.mu.Lock()
+	if !l.over {
+		l.ends = append(l.ends, lane, request)
+	}
+	l.mu.Unlock()
+	l.nudge()
+}
+
+func (l *link) nudge() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// leave ends the link with its last loan, and reports whether that is at once.
+func (l *link) leave() (idle bool) {
+	l.mu.Lock()
+	l.leaving = true
+	idle = len(l.loans) == 0
+	l.mu.Unlock()
+	if idle {
+		l.nc.Close()
+	}
+	return idle
+}
+
+// held returns how many loans there are, and their bytes.
+func (l *link) held() (int, int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.loans), l.bytes
+}
+
+// noneStored reports that for sure none of the keys is stored. The order matters: a Store that is
+// there after its sketch was read was the one to ask.
+func (l *link) noneStored(keys []embedding.Key) bool {
+	l.sketchMu.RLock()
+	defer l.sketchMu.RUnlock()
+	if l.sketch == nil {
+		return false
+	}
+	for _, k := range keys {
+		if !l.sketch.absent(k) {
+			return false
+		}
+	}
+	return !hungUp(l.nc)
+}
+
+// read takes recalls until the Store is gone, or this side closed the link. Then everybody is asked to
+// let go: the memory of a Store that died stays until its last reader is done, all of it.
+func (l *link) read() {
+	defer close(l.gone)
+	err := l.readRecalls()
+	for errors.Is(err, errProtocol) {
+		// The connection is the right to read: it stays open while there are loans.
+		l.c.lose(l)
+		_, err = l.in.r.Read(make([]byte, keepBytes))
+		if err == nil {
+			err = errProtocol
+		}
+	}
+	l.c.link.CompareAndSwap(l, nil)
+	l.mu.Lock()
+	l.over, l.leaving = true, true
+	l.returns, l.ends = nil, nil
+	l.mu.Unlock()
+	l.nc.Close()
+	l.nudge() // ends write
+	l.sketchMu.Lock()
+	if l.sketch != nil {
+		l.sketch.close()
+		l.sketch = nil
+	}
+	l.sketchMu.Unlock()
+	l.memory.Close()
+	l.recall(nil)
+}
+
+func (l *link) readRecalls() error {
+	for {
+		h, body, err := l.in.next()
+		if err != nil {
+			return err
+		}
+		if h.op != opRecall || len(body) != 8*h.count {
+			return fmt.Errorf("%w: op %d with %d bytes on a link", errProtocol, h.op, len(body))
+		}
+		ids := make([]uint64, h.count)
+		c := cursor{b: body}
+		for i := range ids {
+			ids[i] = c.u64()
+		}
+		if len(ids) > 0 {
+			l.c.recalls.Add(uint64(len(ids)))
+			l.recall(ids)
+		}
+	}
+}
+
+// recall asks the holders of loans to let go; of all loans with nil.
+func (l *link) recall(ids []uint64) {
+	var bufs []*arena.Buf
+	l.mu.Lock()
+	if ids == nil {
+		for _, b := range l.loans {
+			bufs = append(bufs, b)
+		}
+	}
+	for _, id := range ids {
+		if b := l.loans[id]; b != nil { // or it is on its way back
+			bufs = append(bufs, b)
+		}
+	}
+	l.mu.Unlock()
+	for _, b := range bufs {
+		b.Recall()
+	}
+}
+
+// write sends returns and lane ends as they come.
+func (l *link) write() {
+	var out []byte
+	for range l.wake {
+		l.mu.Lock()
+		returns, ends, over := l.returns, l.ends, l.over
+		l.returns, l.ends = nil, nil
+		l.mu.Unlock()
+		if over {
+			return
+		}
+		out = appendCounted(out[:0], opReturn, returns, 1)
+		out = appendCounted(out, opLaneEnd, ends, 2)
+		if len(out) == 0 {
+			continue
+		}
+		if _, err := l.nc.Write(out); err != nil {
+			return // read sees it as well
+		}
+		if cap(out) > keepBytes {
+			out = nil
+		}
+	}
+}
+
+// appendCounted writes frames of items that are per numbers each.
+func appendCounted(b []byte, o op, numbers []uint64, per int) []byte {
+	for len(numbers) > 0 {
+		n := min(len(numbers), maxBatch*per)
+		b = head{op: o, count: n / per, body: 8 * n}.append(b)
+		for _, v := range numbers[:n] {
+			b = binary.LittleEndian.AppendUint64(b, v)
+		}
+		numbers = numbers[n:]
+	}
+	return b
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ram
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"afterimage/internal/arena"
+	"afterimage/internal/embedding"
+	"afterimage/internal/store"
+)
+
+// Exists implements store.Store. Keys that the Store's sketch excludes are answered without asking.
+func (c *Client) Exists(ctx context.Context, keys []embedding.Key) ([]store.State, error) {
+	if err := checkKeys(keys); err != nil {
+		return nil, err
+	}
+	states := make([]store.State, len(keys))
+	if l := c.link.Load(); l != nil && len(keys) > 0 && ctx.Err() == nil && l.noneStored(keys) {
+		c.skipped.Add(uint64(len(keys)))
+		return states, nil
+	}
+	for from := 0; from < len(keys); from += maxBatch {
+		to := min(from+maxBatch, len(keys))
+		err := c.call(ctx, c.reads, func(cn *conn) error {
+			return cn.exists(keys[from:to], states[from:to])
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return states, nil
+}
+
+// Get implements store.Store. Where the Store can lend, an object stays where it is and the Buf is
+// foreign. Else room in the arena is taken when an object's size is known and before its bytes are
+// read; an object for which there is none is rejected.
+func (c *Client) Get(ctx context.Context, wants []store.Want) []store.Got {
+	gots := make([]store.Got, len(wants))
+	for from := 0; from < len(wants); from += maxBatch {
+		to := min(from+maxBatch, len(wants))
+		c.getBatch(ctx, wants[from:to], gots[from:to])
+	}
+	return gots
+}
+
+func (c *Client) getBatch(ctx context.Context, wants []store.Want, gots []store.Got) {
+	refuse := func(err error) {
+		for i := range gots {
+			if gots[i].Buf == nil && gots[i].Err == nil {
+				gots[i].Err = err
+			}
+		}
+	}
+	if c.cfg.Arena == nil {
+		refuse(fmt.Errorf("%w: this client has no arena to read into", store.ErrRejected))
+		return
+	}
+	for _, w := range wants {
+		if err := checkKey(w.Key); err != nil {
+			refuse(fmt.Errorf("%w: %w", store.ErrRejected, err))
+			return
+		}
+	}
+	err := c.call(ctx, c.reads, func(cn *conn) error {
+		if cn.link != nil {
+			return cn.lend(c.cfg.Arena, wants, gots)
+		}
+		return cn.get(c.cfg.Arena, wants, gots)
+	})
+	if err != nil {
+		refuse(err)
+	}
+}
+
+// lend does a GET by loan. Before all offers are read nothing is handed out, so that the Store may take
+// back what it lent when the lane breaks.
+func (cn *conn) lend(a *arena.Arena, wants []store.Want, gots []store.Got) error {
+	id, err := cn.send(opLend, len(wants), func(b []byte) []byte { return appendWants(b, wants) })
+	if err != nil {
+		return err
+	}
+	h, body, err := cn.reply(opLend, id)
+	if err != nil {
+		return err
+	}
+	if h.count != len(wants) || len(body) != offerBytes*h.count {
+		return fmt.Errorf("%w: %d answers in %d bytes to %d keys", errProtocol, h.count, len(body), len(wants))
+	}
+	var sent []int // items whose objects follow
+	var bytes []int
+	c := cursor{b: body}
+	for i, w := range wants {
+		st, n, off, loan := status(c.u64()), c.u64(), c.u64(), c.u64()
+		fits := n <= uint64(max(w.Bytes, 0)) && (!w.Exact || n == uint64(w.Bytes))
+		switch {
+		case st == statusMiss:
+			gots[i].Err = store.ErrMiss
+		case st == statusRejected:
+			gots[i].Err = fmt.Errorf("%w: object of %d bytes, want %d", store.ErrRejected, n, w.Bytes)
+		case st == statusLent && fits:
+			gots[i].Buf, err = cn.link.borrow(loan, off, n)
+		case st == statusOK && fits:
+			sent, bytes = append(sent, i), append(bytes, int(n))
+		default:
+			err = fmt.Errorf("%w: item of status %d and %d bytes, want %d", errProtocol, st, n, w.Bytes)
+		}
+		if err != nil {
+			cn.undo(gots)
+			return err
+		}
+	}
+	// From here on the loans are the caller's; a lane that breaks costs the objects that were to follow.
+	cn.request = 0
+	for j, i := range sent {
+		if gots[i], err = cn.object(a, bytes[j]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// undo forgets the loans of a reply that turned out to be broken.
+func (cn *conn) undo(gots []store.Got) {
+	for i := range gots {
+		if gots[i].Buf != nil {
+			gots[i].Buf.Release()
+		}
+		gots[i] = store.Got{}
+	}
+}
+
+// Put implements store.Store. It is rejected, before any byte of buf is copied, when the Store has no
+// room.
+func (c *Client) Put(ctx context.Context, key embedding.Key, buf *arena.Buf, opts store.PutOptions) error {
+	if err := checkKey(key); err != nil {
+		return fmt.Errorf("%w: %w", store.ErrRejected, err)
+	}
+	if len(opts.Tenant) > maxTenantBytes {
+		return fmt.Errorf("%w: tenant of %d bytes, limit %d", store.ErrRejected, len(opts.Tenant), maxTenantBytes)
+	}
+	var refused error
+	err := c.call(ctx, c.writes, func(cn *conn) (err error) {
+		if cn.link != nil && cn.link.shown && buf.In(c.cfg.Arena) {
+			refused, err = cn.offer(key, buf, opts)
+		} else {
+			refused, err = cn.put(key, buf.Bytes(), opts)
+		}
+		return err
+	})
+	return cmp.Or(err, refused)
+}
+
+// offer does a PUT by loan: the Store copies out of this process's memory before it answers.
+func (cn *conn) offer(key embedding.Key, buf *arena.Buf, opts store.PutOptions) (refused, err error) {
+	id, err := cn.send(opTake, 0, func(b []byte) []byte {
+		return appendReserve(binary.LittleEndian.AppendUint64(b, uint64(buf.Offset())), key, buf.Len(), opts)
+	})
+	if err != nil {
+		return nil, err
+	}
+	cn.extend(buf.Len())
+	_, refused, err = cn.verdict(opTake, id)
+	return refused, err
+}
