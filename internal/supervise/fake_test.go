@@ -208,6 +208,9 @@ func (w *watch) until(what string, ok func(Status) bool) Status {
 	for {
 		select {
 		case st := <-w.ch:
+			if st.State == Ready && st.PID == 0 {
+				w.t.Errorf("%s is told to be ready without a process", st.Name)
+			}
 			if ok(st) {
 				return st
 			}

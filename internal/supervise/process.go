@@ -34,11 +34,11 @@ func (p *process) run(ctx context.Context) {
 	for {
 		up, err := p.once(ctx)
 		if ctx.Err() != nil {
-			p.set(func(st *Status) { st.State, st.Reason = Stopped, "" })
+			p.set(func(st *Status) { st.State, st.Reason, st.PID = Stopped, "", 0 })
 			return
 		}
 		if !p.wasReady && (isFinal(err) || time.Since(since) >= p.s.cfg.StartTimeout) {
-			p.set(func(st *Status) { st.State, st.Reason = Failed, p.why(err) })
+			p.set(func(st *Status) { st.State, st.Reason, st.PID = Failed, p.why(err), 0 })
 			p.first <- fmt.Errorf("%s: %w%s", p.spec.Name, err, p.lastWords(err))
 			return
 		}
@@ -48,7 +48,8 @@ func (p *process) run(ctx context.Context) {
 		delay := p.back.next()
 		p.s.cfg.Log.Warn("a process is down", "process", p.spec.Name, "reason", err, "restart_in", delay)
 		p.set(func(st *Status) {
-			st.State, st.Reason = Down, fmt.Sprintf("%s; starts again in %v", p.why(err), delay)
+			st.State, st.PID = Down, 0
+			st.Reason = fmt.Sprintf("%s; starts again in %v", p.why(err), delay)
 			st.Restarts++
 		})
 		select {
@@ -104,7 +105,6 @@ func (p *process) once(ctx context.Context) (up time.Duration, err error) {
 		return 0, finalError{fmt.Errorf("cannot start: %w", err)}
 	}
 	p.set(func(st *Status) { st.PID = c.cmd.Process.Pid })
-	defer p.set(func(st *Status) { st.PID = 0 })
 
 	if err := p.await(ctx, c); err != nil {
 		p.end(ctx, c)
