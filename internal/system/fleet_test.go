@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -23,7 +24,17 @@ import (
 	"afterimage/internal/media"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// atEnd is done once all tests have run.
+var atEnd []func()
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		for _, f := range atEnd {
+			f()
+		}
+		os.Exit(status)
+	}))
+}
 
 // Shapes of the modelled model: small, so that tests move kilobytes.
 const (
