@@ -50,7 +50,8 @@ type options struct {
 	context     int
 	answerLen   int
 	encoders    int
-	poolBytes   int64
+	poolArena   int64 // the P/D's memory as it is
+	poolBytes   int64 // and as its configuration says
 	itemWait    time.Duration
 	maxQueue    int
 	maxImages   int
@@ -84,7 +85,7 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 // newFleet starts a fleet and stops it, checking that nothing is left, when the test ends.
 func newFleet(t *testing.T, change func(*options)) *fleet {
 	t.Helper()
-	o := options{context: 2048, answerLen: 12, encoders: 2, poolBytes: arenaSize, itemWait: 10 * time.Second, maxQueue: 64,
+	o := options{context: 2048, answerLen: 12, encoders: 2, poolArena: arenaSize, poolBytes: arenaSize, itemWait: 10 * time.Second, maxQueue: 64,
 		maxImages: 16, maxBody: 64 << 20}
 	if change != nil {
 		change(&o)

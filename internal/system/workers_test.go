@@ -106,7 +106,7 @@ func (f *fleet) startEncoder(t *testing.T, name, socket string, o options) *enc 
 }
 
 func (f *fleet) startPrefill(t *testing.T, o options) {
-	f.pool = newArena(t, "prefill", arenaSize)
+	f.pool = newArena(t, "prefill", o.poolArena)
 	f.prefill = newNode(http.NewServeMux(), nil)
 	f.bootPrefill(t, o)
 	t.Cleanup(func() {
@@ -140,7 +140,8 @@ func (f *fleet) bootPrefill(t *testing.T, o options) {
 		receiver.Close()
 	}
 	f.restartPrefill = func() {
-		f.stopPrefill()
+		stop := f.stopPrefill
 		f.bootPrefill(t, o)
+		stop()
 	}
 }

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package system
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"afterimage/internal/client"
+	"afterimage/internal/control"
+)
+
+// start sends a streamed chat in the background. The request ends with ctx; got receives its error, or
+// that of reading the answer. first is closed when the answer begins.
+func (f *fleet) start(t *testing.T, ctx context.Context, first chan<- struct{}, parts ...any) (got chan error) {
+	t.Helper()
+	body := must[[]byte](t)(json.Marshal(map[string]any{"messages": []any{user(parts...)}, "stream": true, "temperature": 0}))
+	req := must[*http.Request](t)(http.NewRequestWithContext(ctx, http.MethodPost, f.gateway.URL+control.PathChat, strings.NewReader(string(body))))
+	got = make(chan error, 1)
+	go func() {
+		resp, err := f.gateway.Client().Do(req)
+		if err != nil {
+			got <- err
+			return
+		}
+		defer resp.Body.Close()
+		lines := bufio.NewScanner(resp.Body)
+		for lines.Scan() {
+			if first != nil && lines.Text() != "" {
+				close(first)
+				first = nil
+			}
+		}
+		got <- lines.Err()
+	}()
+	return got
+}
+
+// arrivals reports each request to path, and lets it through.
+func (n *node) arrivals(path string) <-chan struct{} {
+	c := make(chan struct{}, 64)
+	n.fail(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == path {
+			c <- struct{}{}
+		}
+		return false
+	})
+	return c
+}
+
+// TestClientLeaves (T11, T06): wherever a request is, its end reaches every worker within a second, and
+// the memory comes back.
+func TestClientLeaves(t *testing.T) {
+	const leave = time.Second
+	fetching, gone := make(chan struct{}, 1), make(chan struct{}, 1)
+	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		fetching <- struct{}{}
+		<-r.Context().Done()
+		gone <- struct{}{}
+	}))
+	defer web.Close()
+
+	t.Run("during fetch", func(t *testing.T) {
+		f := newFleet(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		prepared := f.prefill.watch(control.PathPrepare)
+		got := f.start(t, ctx, nil, imgAt(web.URL))
+		<-fetching
+		cancel()
+		<-got
+		select {
+		case <-gone:
+		case <-time.After(leave):
+			t.Error("the fetch goes on")
+		}
+		f.left(t, leave)
+		if prepared.Load() != 0 {
+			t.Error("a P/D was asked")
+		}
+	})
+	t.Run("during encode", func(t *testing.T) {
+		f := newFleet(t, func(o *options) { o.encoders, o.encodeTime = 1, 150*time.Millisecond })
+		e := f.encoders[0]
+		ctx, cancel := context.WithCancel(t.Context())
+		got := f.start(t, ctx, nil, img(picture(t, 30, 30, 190)), img(picture(t, 31, 30, 191)), img(picture(t, 32, 30, 192)))
+		eventually(t, "one is in the engine, two wait", func() bool { a := e.announcement(t); return a.Running == 1 && a.Waiting == 2 })
+		cancel()
+		<-got
+		within(t, leave, "the Encoder is idle", func() bool { a := e.announcement(t); return a.Running == 0 && a.Waiting == 0 })
+		f.left(t, leave)
+		within(t, leave, "the P/D saw it", func() bool { return f.prefill.count(t, "afterimage_prefill_requests_total", "cancelled") == 1 })
+		if n := f.encodes(t); n != 1 {
+			t.Errorf("%v encodes: the one in the engine is finished and kept, no other begins", n)
+		}
+		if n := e.cache.Stats().Entries; n != 1 {
+			t.Errorf("%d objects kept, want 1", n)
+		}
+	})
+	t.Run("while it waits for memory", func(t *testing.T) {
+		f := newFleet(t, func(o *options) { o.encoders, o.encodeTime = 1, 200*time.Millisecond })
+		hog := must[hogged](t)(f.hog(arenaSize - 64))
+		arrived := f.prefill.arrivals(control.PathPrepare)
+		ctx, cancel := context.WithCancel(t.Context())
+		got := f.start(t, ctx, nil, img(picture(t, 30, 30, 193)))
+		<-arrived
+		cancel()
+		<-got
+		hog.Abort()
+		f.left(t, leave)
+	})
+	t.Run("before the first token", func(t *testing.T) {
+		f := newFleet(t, func(o *options) { o.prefillTime = 20 * time.Millisecond })
+		ctx, cancel := context.WithCancel(t.Context())
+		got := f.start(t, ctx, nil, img(picture(t, 30, 30, 194)), text(strings.Repeat("x", 500)))
+		eventually(t, "the P/D is at it", func() bool { return f.prefill.announcement(t).Running == 1 })
+		cancel()
+		<-got
+		f.left(t, leave)
+		within(t, leave, "the P/D saw it", func() bool { return f.prefill.count(t, "afterimage_prefill_requests_total", "cancelled") == 1 })
+	})
+	t.Run("mid-stream", func(t *testing.T) {
+		f := newFleet(t, func(o *options) { o.decodeTime, o.answerLen = 10*time.Millisecond, 1000 })
+		ctx, cancel := context.WithCancel(t.Context())
+		first := make(chan struct{})
+		got := f.start(t, ctx, first, img(picture(t, 30, 30, 195)))
+		<-first
+		cancel()
+		if err := <-got; !errors.Is(err, context.Canceled) {
+			t.Errorf("the client read %v", err)
+		}
+		f.left(t, leave)
+		within(t, leave, "the P/D saw it", func() bool { return f.prefill.count(t, "afterimage_prefill_requests_total", "cancelled") == 1 })
+	})
+}
+
+// left checks that nothing of a request is left, and that its client's leaving is what was counted.
+func (f *fleet) left(t *testing.T, limit time.Duration) {
+	t.Helper()
+	within(t, limit, "the gateway is done", func() bool { return f.gateway.count(t, "afterimage_gateway_requests_running", "") == 0 })
+	within(t, limit, "the memory is back", f.free)
+	within(t, limit, "the P/D is idle", func() bool { a := f.prefill.announcement(t); return a.Running == 0 && a.Waiting == 0 })
+	if got := f.gateway.count(t, "afterimage_gateway_requests_total", "499"); got != 1 {
+		t.Errorf("%v requests of clients that left, want 1", got)
+	}
+}
+
+// hogged is memory of the pool that someone else holds.
+type hogged interface{ Abort() }
+
+func (f *fleet) hog(n int) (hogged, error) { return f.pool.Reserve(n) }
+
+// TestLeaderLeaves (T10): the encode that three clients wait for survives the first of them.
+func TestLeaderLeaves(t *testing.T) {
+	f := newFleet(t, func(o *options) { o.encoders, o.encodeTime = 1, 300*time.Millisecond })
+	e := f.encoders[0]
+	file := picture(t, 60, 60, 200)
+	var calls atomic.Int64
+	e.fail(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == control.PathEncode {
+			calls.Add(1)
+		}
+		return false
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	leader := f.start(t, ctx, nil, img(file))
+	eventually(t, "the leader's image is in the engine", func() bool { return e.announcement(t).Running == 1 })
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			a, err := f.client.Ask(t.Context(), question(file), nil)
+			if err != nil || a.Text != reference(t, nil, turn{file, "what?"}) || a.Attempts != 1 {
+				t.Errorf("a follower: %q, %d attempts, %v", a.Text, a.Attempts, err)
+			}
+		})
+	}
+	eventually(t, "the followers have called", func() bool { return calls.Load() == 3 })
+	cancel()
+	<-leader
+	wg.Wait()
+	if got := f.encodes(t); got != 1 {
+		t.Errorf("%v encodes, want 1", got)
+	}
+	eventually(t, "the memory is back", f.free)
+}
+
+// TestEncoderDiesMidway (T06): the P/D's memory for what a dead Encoder owed comes back.
+func TestEncoderDiesMidway(t *testing.T) {
+	f := newFleet(t, func(o *options) { o.encoders = 1 })
+	f.encoders[0].failOn(control.PathEncode, func(w http.ResponseWriter, r *http.Request) {
+		readAll(r.Body)
+		hangUp(w, r)
+	})
+	for i := range 5 {
+		f.expect(t, "dead", 503, "", picture(t, 60, 60, uint8(205+i)))
+		eventually(t, "it is probed again", func() bool { return f.ready() == nil })
+	}
+	f.encoders[0].heal()
+	f.expect(t, "alive", 200, "choices", picture(t, 60, 60, 210))
+}
+
+// TestNothingToEncode (C12): an image that only the Store holds, then a new one.
+func TestNothingToEncode(t *testing.T) {
+	f := newFleet(t, nil)
+	file := picture(t, 60, 60, 211)
+	want := f.ask(t, "0", file).Text
+	f.published(t, 0)
+	for range 3 {
+		f.encoders[1].cache.Evict(arenaSize)
+		if a := f.ask(t, "1", file); sources(a) != "store" || a.Text != want {
+			t.Errorf("source %q, %q, want %q", sources(a), a.Text, want)
+		}
+	}
+	if a := f.ask(t, "1", picture(t, 60, 60, 212)); sources(a) != "encoded" {
+		t.Errorf("a new image: %q", sources(a))
+	}
+	if got := f.encodes(t); got != 2 {
+		t.Errorf("%v encodes, want 2", got)
+	}
+}
+
+// TestManyOverASmallPool (T02): 50 requests of three images over memory for four objects all end well.
+func TestManyOverASmallPool(t *testing.T) {
+	const object = 25*cols*4 + 128 // 5 x 5 rows of float32, head and layout
+	f := newFleet(t, func(o *options) { o.poolArena, o.poolBytes = 8192, 8192 })
+	if 4*object > 8192 || 5*object <= 8192 {
+		t.Fatalf("the pool is not one of four objects of %d bytes", object)
+	}
+	var files [][]byte
+	for i := range 8 {
+		files = append(files, picture(t, 140, 140, uint8(220+i)))
+	}
+	three := func(i int) (a, b, c []byte) { return files[i%8], files[(i+1)%8], files[(i+3)%8] }
+	var want []string
+	for i := range 8 {
+		a, b, c := three(i)
+		want = append(want, reference(t, nil, turn{a, b, c, "what?"}))
+	}
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			a, b, c := three(i)
+			got, err := f.client.Ask(t.Context(), client.Question{Text: "what?", Images: [][]byte{a, b, c}}, nil)
+			if err != nil || got.Text != want[i%8] {
+				t.Errorf("request %d: %q, want %q: %v", i, got.Text, want[i%8], err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := f.encodes(t); got != 8 {
+		t.Errorf("%v encodes of 8 pictures", got)
+	}
+	eventually(t, "the memory is back", f.free)
+}
