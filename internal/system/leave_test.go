@@ -214,7 +214,7 @@ func TestNothingToEncode(t *testing.T) {
 	want := f.ask(t, "0", file).Text
 	f.published(t, 0)
 	for range 3 {
-		f.encoders[1].cache.Evict(arenaSize)
+		f.encoders[1].cache.Remove(f.key(t, file))
 		if a := f.ask(t, "1", file); sources(a) != "store" || a.Text != want {
 			t.Errorf("source %q, %q, want %q", sources(a), a.Text, want)
 		}

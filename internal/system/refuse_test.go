@@ -166,7 +166,7 @@ func TestCutFiles(t *testing.T) {
 		}
 		f.ask(t, "", c.good)
 		for _, e := range f.encoders {
-			e.cache.Evict(arenaSize)
+			e.cache.Remove(f.key(t, c.good))
 		}
 		if n := f.encodes(t) - before; n > 2 {
 			t.Errorf("%s: %v encodes, want one for each good file", name, n)

@@ -73,12 +73,7 @@ func TestEqualPicturesAtOnceAreOneEncode(t *testing.T) {
 func TestPlantedEntryIsNotTrusted(t *testing.T) {
 	f := newFleet(t, nil)
 	file := picture(t, 140, 140, 5) // 25 rows
-	info, err := media.Inspect(file, media.DefaultLimits())
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules := embedding.Processing{Background: embedding.DefaultBackground}
-	key := f.ns.Key(embedding.NewIdentifier(embedding.DigestOf(file), rules, info.Alpha, nil))
+	key := f.key(t, file)
 	want := f.ask(t, "0", file).Text
 	f.published(t, 0)
 
@@ -101,6 +96,14 @@ func TestPlantedEntryIsNotTrusted(t *testing.T) {
 		// The next round asks the Store again.
 		f.encoders[1].cache.Remove(key)
 	}
+}
+
+// key is the Store key of an image file, derived as a client of the identity rules would.
+func (f *fleet) key(t *testing.T, file []byte) embedding.Key {
+	t.Helper()
+	info := must[media.Info](t)(media.Inspect(file, media.DefaultLimits()))
+	rules := embedding.Processing{Background: embedding.DefaultBackground}
+	return f.ns.Key(embedding.NewIdentifier(embedding.DigestOf(file), rules, info.Alpha, nil))
 }
 
 // plant stores an object of rows rows, sealed for name, under key, in place of what is there.
