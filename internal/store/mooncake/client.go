@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"afterimage/internal/arena"
@@ -30,6 +31,8 @@ type Client struct {
 	stop  context.CancelCauseFunc
 	bg    sync.WaitGroup // the heart and what it starts
 	calls sync.WaitGroup // calls in progress; Add under mu
+
+	mute atomic.Bool // no heartbeats, for tests
 
 	turn     chan struct{} // held by whoever changes sessions; guards the fields below
 	rotated  time.Time

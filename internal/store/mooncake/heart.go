@@ -127,6 +127,9 @@ func (c *Client) pulse(l *link) bool {
 	ctx, cancel := timeout(c.ctx, beatTimeout)
 	defer cancel()
 	_, s := c.current()
+	if c.mute.Load() {
+		return true
+	}
 	serving, err := l.ping.ping(ctx, s.id)
 	select {
 	case <-l.down:

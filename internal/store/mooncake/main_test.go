@@ -4,8 +4,10 @@ package mooncake
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"testing"
 	"time"
 
@@ -16,7 +18,13 @@ import (
 	"afterimage/internal/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(envWorker); addr != "" {
+		fmt.Fprintln(os.Stderr, playWorker(addr))
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
@@ -57,24 +65,18 @@ func open(t testing.TB, cfg Config, a *arena.Arena) *Client {
 	return c
 }
 
-// filled returns a buffer of n bytes that fill and their position decide.
-func filled(t testing.TB, a *arena.Arena, n int, fill byte) *arena.Buf {
+// put stores an object of n bytes that fill and their position decide.
+func put(t testing.TB, c store.Store, a *arena.Arena, k embedding.Key, n int, fill byte) error {
 	t.Helper()
 	b, err := a.Reserve(n)
 	if err != nil {
-		t.Fatal(err)
+		return fmt.Errorf("%w: %w", store.ErrRejected, err)
 	}
+	defer b.Release()
 	for i := range b.Bytes() {
 		b.Bytes()[i] = fill + byte(i>>8)
 	}
 	b.Commit()
-	return b
-}
-
-func put(t testing.TB, c store.Store, a *arena.Arena, k embedding.Key, n int, fill byte) error {
-	t.Helper()
-	b := filled(t, a, n, fill)
-	defer b.Release()
 	return c.Put(t.Context(), k, b, store.PutOptions{})
 }
 
@@ -95,7 +97,8 @@ func get(t testing.TB, c store.Store, k embedding.Key, n int, fill byte) error {
 	defer g.Buf.Release()
 	for i, v := range g.Buf.Bytes() {
 		if v != fill+byte(i>>8) {
-			t.Fatalf("Get(%s): byte %d of %d is %d, want %d", k, i, n, v, fill+byte(i>>8))
+			t.Errorf("Get(%s): byte %d of %d is %d, want %d", k, i, n, v, fill+byte(i>>8))
+			break
 		}
 	}
 	return nil
