@@ -60,6 +60,7 @@ func (s scoped) Remove(ctx context.Context, keys []embedding.Key) error {
 // The suite runs against a real master and mooncake_client. Remove waits for the leases, which are
 // short here.
 func TestContract(t *testing.T) {
+	t.Parallel()
 	m := testkit.StartMooncake(t, testkit.MooncakeConfig{})
 	var n atomic.Int64
 	testkit.StoreContract(t, func(t *testing.T) testkit.StoreUnderTest {

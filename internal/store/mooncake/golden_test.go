@@ -21,6 +21,7 @@ const goldenDir = "../../embedding/testdata/store"
 // Objects of vLLM go through a real cluster under vLLM's keys and come back to the bit, in all three
 // element types, to another client with another arena.
 func TestGoldenObjects(t *testing.T) {
+	t.Parallel()
 	m := testkit.StartMooncake(t, testkit.MooncakeConfig{})
 	wa, ra := newArena(t, 4<<20), newArena(t, 4<<20)
 	writer := open(t, Config{Addr: m.Addr()}, wa)

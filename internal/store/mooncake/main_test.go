@@ -3,11 +3,14 @@
 package mooncake
 
 import (
+	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +25,11 @@ func TestMain(m *testing.M) {
 	if addr := os.Getenv(envWorker); addr != "" {
 		fmt.Fprintln(os.Stderr, playWorker(addr))
 		os.Exit(1)
+	}
+	// The tests wait for other processes most of the time.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -65,7 +73,23 @@ func open(t testing.TB, cfg Config, a *arena.Arena) *Client {
 	return c
 }
 
-// put stores an object of n bytes that fill and their position decide.
+// patterns are made once: under the race detector their making takes longer than their transfer.
+var patterns sync.Map
+
+// pattern returns n bytes that fill and their position decide.
+func pattern(n int, fill byte) []byte {
+	k := fmt.Sprint(n, fill)
+	if b, ok := patterns.Load(k); ok {
+		return b.([]byte)
+	}
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = fill + byte(i>>8)
+	}
+	patterns.Store(k, b)
+	return b
+}
+
 func put(t testing.TB, c store.Store, a *arena.Arena, k embedding.Key, n int, fill byte) error {
 	t.Helper()
 	b, err := a.Reserve(n)
@@ -73,9 +97,7 @@ func put(t testing.TB, c store.Store, a *arena.Arena, k embedding.Key, n int, fi
 		return fmt.Errorf("%w: %w", store.ErrRejected, err)
 	}
 	defer b.Release()
-	for i := range b.Bytes() {
-		b.Bytes()[i] = fill + byte(i>>8)
-	}
+	copy(b.Bytes(), pattern(n, fill))
 	b.Commit()
 	return c.Put(t.Context(), k, b, store.PutOptions{})
 }
@@ -95,11 +117,8 @@ func get(t testing.TB, c store.Store, k embedding.Key, n int, fill byte) error {
 		return g.Err
 	}
 	defer g.Buf.Release()
-	for i, v := range g.Buf.Bytes() {
-		if v != fill+byte(i>>8) {
-			t.Errorf("Get(%s): byte %d of %d is %d, want %d", k, i, n, v, fill+byte(i>>8))
-			break
-		}
+	if !bytes.Equal(g.Buf.Bytes(), pattern(n, fill)) {
+		t.Errorf("Get(%s): the %d bytes are not those of %d", k, n, fill)
 	}
 	return nil
 }
