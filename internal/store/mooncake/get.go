@@ -177,8 +177,8 @@ func (c *Client) sort(reads []*read, rs []result, err error) (again []*read) {
 func (c *Client) readError(r *read, res result) error {
 	class := getClass(res.code)
 	switch {
-	case class == nil && (res.n < 1 || res.n > int64(r.bytes)):
-		return fmt.Errorf("mooncake: key %s: %w: %d bytes reported for a buffer of %d", r.key, store.ErrMiss, res.n, r.bytes)
+	case class == nil && res.n < 1: // Mooncake stores no empty object
+		return fmt.Errorf("mooncake: key %s: %w: an object of %d bytes", r.key, store.ErrMiss, res.n)
 	case class == nil:
 		return nil
 	case res.code == codeBadParams:

@@ -56,6 +56,11 @@ func (c *Client) join(ctx context.Context) (*link, error) {
 		c.cause = err
 		return nil, err
 	}
+	if c.closed {
+		l.close()
+		s.proc.close() // it forgets the mapping without pings, and nothing was ever sent under it
+		return nil, errClosed
+	}
 	if c.sess != nil {
 		c.old = append(c.old, c.sess)
 	}
@@ -127,7 +132,7 @@ func (c *Client) pulse(l *link) bool {
 	ctx, cancel := timeout(c.ctx, beatTimeout)
 	defer cancel()
 	_, s := c.current()
-	if c.mute.Load() {
+	if s == nil || c.mute.Load() { // without a session, Close is under way
 		return true
 	}
 	serving, err := l.ping.ping(ctx, s.id)
@@ -150,8 +155,9 @@ func (c *Client) pulse(l *link) bool {
 func (c *Client) try(l *link) {
 	ctx, cancel := timeout(c.ctx, trialTimeout)
 	defer cancel()
-	_, s := c.current()
-	if serving, err := l.ping.ping(ctx, s.id); err != nil || !serving {
+	if _, s := c.current(); s == nil {
+		return
+	} else if serving, err := l.ping.ping(ctx, s.id); err != nil || !serving {
 		return
 	}
 	rs, err := l.write().exist(ctx, []string{"afterimage-trial"})

@@ -165,8 +165,17 @@ func (c *Client) withdrawOne(ctx context.Context, l *link, s *session) error {
 	return err
 }
 
+// politeTimeout bounds the withdrawal of a mapping that nothing depends on; without pings the server
+// drops it by itself.
+const politeTimeout = 2 * time.Second
+
 // withdraw ends all sessions, for Close.
 func (c *Client) withdraw(ctx context.Context) {
+	if _, ranges, _ := c.held.size(); ranges == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = timeout(ctx, politeTimeout)
+		defer cancel()
+	}
 	select {
 	case c.turn <- struct{}{}:
 	case <-ctx.Done():

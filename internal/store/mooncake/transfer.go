@@ -78,6 +78,11 @@ func (c *Client) parse(t *transfer, rep reply) ([]result, error) {
 	if err != nil {
 		return nil, c.unconfirmed(err)
 	}
+	for i, r := range rs {
+		if r.n < 0 || r.n > int64(t.bufs[i].Len()) {
+			rs[i] = result{code: codeUnknownResponse} // a server that is so wrong may be writing anywhere
+		}
+	}
 	return rs, nil
 }
 

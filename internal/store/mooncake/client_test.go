@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mooncake
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"afterimage/internal/embedding"
+	"afterimage/internal/store"
+)
+
+func startWithFake(t *testing.T) (*fake, *Client, func(k embedding.Key, n int) store.Got) {
+	t.Helper()
+	f := startFake(t)
+	a := newArena(t, 8<<20)
+	c := open(t, Config{Addr: f.addr}, a)
+	return f, c, func(k embedding.Key, n int) store.Got {
+		g := c.Get(t.Context(), []store.Want{{Key: k, Bytes: n}})[0]
+		if g.Buf != nil {
+			g.Buf.Release()
+		}
+		return g
+	}
+}
+
+// Every code of a GET has its class, and only where memory is in doubt is it held.
+func TestGetCodes(t *testing.T) {
+	f, c, read := startWithFake(t)
+	for _, tc := range []struct {
+		code  code
+		class error
+		calls int // how often the server is asked
+	}{
+		{codeNotFound, store.ErrMiss, 1},
+		{codeNotReady, store.ErrMiss, 1},
+		{codeInvalidReplica, store.ErrMiss, 1},
+		{codeBadChecksum, store.ErrMiss, 1},
+		{codeLeaseExpired, store.ErrMiss, 2}, // worth one second reading
+		{codeNoSpace, store.ErrRejected, 1},
+		{codeBadParams, store.ErrRejected, 1}, // while the mapping is there
+		{codeTenantQuota - 1, store.ErrRejected, 1},
+		{codeTransferFailed, store.ErrUnconfirmed, 1},
+		{codeInternal, store.ErrUnconfirmed, 1},
+		{-12345, store.ErrUnconfirmed, 1},
+	} {
+		f.set(func(uint32, []string, [][]byte) []int64 { return []int64{int64(tc.code)} })
+		before, held := f.count(fnGet), c.Stats().Quarantined
+		k := embedding.Key(tc.code.String())
+		if g := read(k, 100); !errors.Is(g.Err, tc.class) {
+			t.Errorf("%v: %v, want %v", tc.code, g.Err, tc.class)
+		}
+		if n := f.count(fnGet) - before; n != tc.calls {
+			t.Errorf("%v: %d calls, want %d", tc.code, n, tc.calls)
+		}
+		doubt := tc.class == store.ErrUnconfirmed
+		if got := c.Stats().Quarantined > held; got != doubt {
+			t.Errorf("%v: quarantined: %v, want %v", tc.code, got, doubt)
+		}
+		if got := c.wary.has(string(k)); got != doubt {
+			t.Errorf("%v: distrusted: %v, want %v", tc.code, got, doubt)
+		}
+		if c.Stats().BreakerOpen {
+			t.Errorf("%v opened the breaker", tc.code)
+		}
+	}
+	eventually(t, "quarantined memory is back", func() bool { return c.Stats().QuarantineRanges == 0 })
+	if st := c.Stats(); st.Rotations == 0 || f.count(fnUnmap) == 0 {
+		t.Errorf("%d rotations, %d unmaps, want some", st.Rotations, f.count(fnUnmap))
+	}
+}
+
+func TestPutCodes(t *testing.T) {
+	f, c, _ := startWithFake(t)
+	for _, tc := range []struct {
+		code  code
+		class error
+		calls int
+	}{
+		{codeOK, nil, 1},
+		{codeNotFound, store.ErrRejected, 1}, // removed before it was whole
+		{codeIllegalClient, store.ErrRejected, 1},
+		{codeReplicating, store.ErrRejected, 1},
+		{codeNoSpace, store.ErrRejected, 1 + noSpaceTries},
+		{codeTenantQuota, store.ErrRejected, 1},
+		{codeTransferFailed, store.ErrUnconfirmed, 1},
+		{codeInternal, store.ErrUnconfirmed, 1},
+	} {
+		f.set(func(uint32, []string, [][]byte) []int64 { return []int64{int64(tc.code)} })
+		before := f.count(fnPut)
+		k := embedding.Key(tc.code.String())
+		if err := put(t, c, c.arena, k, 100, 1); !errors.Is(err, tc.class) || tc.class == nil && err != nil {
+			t.Errorf("%v: %v, want %v", tc.code, err, tc.class)
+		}
+		if n := f.count(fnPut) - before; n != tc.calls {
+			t.Errorf("%v: %d calls, want %d", tc.code, n, tc.calls)
+		}
+		if got, want := c.wary.has(string(k)), tc.class == store.ErrUnconfirmed; got != want {
+			t.Errorf("%v: distrusted: %v, want %v", tc.code, got, want)
+		}
+	}
+	idle(t, c.arena)
+}
+
+// -900 and -901 open the breaker: further calls do not reach the server, until a trial went well.
+func TestBreaker(t *testing.T) {
+	for _, bad := range []code{codeRPCFailed, codeRPCTimeout} {
+		f, c, read := startWithFake(t)
+		f.mu.Lock()
+		f.exist = func(keys []string) []int64 { return slices.Repeat([]int64{int64(bad)}, len(keys)) }
+		f.mu.Unlock()
+		f.set(func(uint32, []string, [][]byte) []int64 { return []int64{int64(bad)} })
+		if g := read("k", 100); !errors.Is(g.Err, store.ErrUnavailable) {
+			t.Errorf("%v: %v, want ErrUnavailable", bad, g.Err)
+		}
+		before := f.count(fnGet)
+		for range 10 {
+			if g := read("k", 100); !errors.Is(g.Err, store.ErrUnavailable) {
+				t.Errorf("open breaker: %v, want ErrUnavailable", g.Err)
+			}
+		}
+		if n := f.count(fnGet) - before; n != 0 {
+			t.Errorf("%d calls passed an open breaker", n)
+		}
+		if n := c.Stats().Quarantined; n != 0 {
+			t.Errorf("%d ranges in quarantine: only calls to the master fail with %v", n, bad)
+		}
+		f.mu.Lock()
+		f.exist = nil
+		f.mu.Unlock()
+		f.set(func(uint32, []string, [][]byte) []int64 { return []int64{int64(codeNotFound)} })
+		eventually(t, "the breaker closes", func() bool { return errors.Is(read("k", 100).Err, store.ErrMiss) })
+	}
+}
+
+// A heartbeat with status 0 says that mooncake_client lost its master.
+func TestHeartbeatStatus(t *testing.T) {
+	f, c, _ := startWithFake(t)
+	f.mu.Lock()
+	f.serving = false
+	f.mu.Unlock()
+	eventually(t, "the breaker opens", func() bool { return c.Stats().BreakerOpen })
+	f.mu.Lock()
+	f.serving = true
+	f.mu.Unlock()
+	eventually(t, "the breaker closes", func() bool { return !c.Stats().BreakerOpen })
+}
+
+func TestLeaseExpiredOnce(t *testing.T) {
+	f, _, read := startWithFake(t)
+	first := true
+	f.set(func(_ uint32, _ []string, mem [][]byte) []int64 {
+		if first {
+			first = false
+			return []int64{int64(codeLeaseExpired)}
+		}
+		return []int64{int64(copy(mem[0], "good"))}
+	})
+	if g := read("k", 100); g.Err != nil {
+		t.Errorf("second reading: %v", g.Err)
+	}
+}
+
+// T09: a call that was left while it ran never gives its answer to another one, and its memory is not
+// used again before the server is done with it.
+func TestAbandonedCall(t *testing.T) {
+	f, c, _ := startWithFake(t)
+	entered, release := make(chan struct{}), make(chan struct{})
+	f.set(func(_ uint32, keys []string, mem [][]byte) []int64 {
+		if keys[0] == "slow" {
+			entered <- struct{}{}
+			<-release
+		}
+		return []int64{int64(copy(mem[0], keys[0]))}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan error)
+	go func() {
+		g := c.Get(ctx, []store.Want{{Key: "slow", Bytes: 64}})[0]
+		left <- g.Err
+	}()
+	<-entered
+	cancel()
+	if err := <-left; !errors.Is(err, store.ErrUnconfirmed) || !errors.Is(err, context.Canceled) {
+		t.Errorf("abandoned Get: %v, want ErrUnconfirmed for the cancelled context", err)
+	}
+	if st := c.Stats(); st.QuarantineRanges != 1 || st.Distrusted != 0 {
+		t.Errorf("%d ranges in quarantine, %d keys distrusted, want 1 and 0", st.QuarantineRanges, st.Distrusted)
+	}
+	for range 20 { // on every connection
+		g := c.Get(t.Context(), []store.Want{{Key: "quick", Bytes: 64}})[0]
+		if g.Err != nil {
+			t.Fatal(g.Err)
+		}
+		if got := string(g.Buf.Bytes()); got != "quick" {
+			t.Errorf("got %q, want the object of this call", got)
+		}
+		g.Buf.Release()
+	}
+	close(release)
+	idle(t, c.arena)
+	if st := c.Stats(); st.Rotations != 0 {
+		t.Errorf("%d rotations, want none: the late answer settles it", st.Rotations)
+	}
+}
+
+// A slow PUT holds up no GET and no exists call.
+func TestSlowPut(t *testing.T) {
+	f, c, read := startWithFake(t)
+	entered, release := make(chan struct{}), make(chan struct{})
+	f.set(func(fn uint32, _ []string, _ [][]byte) []int64 {
+		if fn == fnPut {
+			close(entered)
+			<-release
+			return []int64{0}
+		}
+		return []int64{1}
+	})
+	done := make(chan error)
+	go func() { done <- put(t, c, c.arena, "k", 100, 1) }()
+	<-entered
+	if g := read("other", 100); g.Err != nil {
+		t.Errorf("Get beside a slow PUT: %v", g.Err)
+	}
+	if _, err := exists(t, c, "other"); err != nil {
+		t.Errorf("Exists beside a slow PUT: %v", err)
+	}
+	l, _ := c.current()
+	if slices.Contains(l.reads, l.writes[0]) || l.ping == l.writes[0] || slices.Contains(l.reads, l.ping) {
+		t.Error("heartbeats, reads and writes share a connection")
+	}
+	close(release)
+	if err := <-done; err != nil {
+		t.Errorf("the slow PUT: %v", err)
+	}
+}
+
+// One question for each distinct key goes out, whatever the caller repeats.
+func TestDuplicates(t *testing.T) {
+	f, c, _ := startWithFake(t)
+	f.set(func(_ uint32, keys []string, mem [][]byte) []int64 {
+		if !slices.Equal(keys, []string{"a", "b"}) || len(mem[0]) != 64 || len(mem[1]) != 10 {
+			t.Errorf("asked for %q in buffers of %d and %d bytes", keys, len(mem[0]), len(mem[1]))
+		}
+		return []int64{int64(copy(mem[0], "aa")), int64(codeNotFound)}
+	})
+	gots := c.Get(t.Context(), []store.Want{{Key: "a", Bytes: 2}, {Key: "b", Bytes: 10}, {Key: "a", Bytes: 64}, {Key: "a", Bytes: 1}})
+	for i, want := range []error{nil, store.ErrMiss, nil, store.ErrRejected} {
+		if !errors.Is(gots[i].Err, want) || want == nil && (gots[i].Err != nil || string(gots[i].Buf.Bytes()) != "aa") {
+			t.Errorf("item %d: %v, want %v", i, gots[i].Err, want)
+		}
+		if gots[i].Buf != nil {
+			gots[i].Buf.Release()
+		}
+	}
+}
+
+// Answers that make no sense leave memory in doubt.
+func TestSenselessAnswers(t *testing.T) {
+	f, c, read := startWithFake(t)
+	for _, answer := range [][]int64{{}, {1, 1}, {101}, {0}} {
+		f.set(func(uint32, []string, [][]byte) []int64 { return answer })
+		g := read("k", 100)
+		if g.Err == nil {
+			t.Errorf("answer %v was accepted", answer)
+		}
+		if !slices.Equal(answer, []int64{0}) && !errors.Is(g.Err, store.ErrUnconfirmed) {
+			t.Errorf("answer %v: %v, want ErrUnconfirmed", answer, g.Err)
+		}
+	}
+	eventually(t, "quarantined memory is back", func() bool { return c.Stats().QuarantineRanges == 0 })
+}
+
+// Beyond a quarter of the arena no transfer starts; when the memory is back, they do.
+func TestQuarantineLimit(t *testing.T) {
+	f, c, read := startWithFake(t)
+	release := make(chan struct{})
+	f.set(func(_ uint32, keys []string, mem [][]byte) []int64 {
+		if keys[0] != "fine" {
+			<-release
+		}
+		return []int64{1}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	g := c.Get(ctx, []store.Want{{Key: "big", Bytes: 3 << 20}})[0]
+	if !errors.Is(g.Err, store.ErrUnconfirmed) {
+		t.Fatalf("Get: %v, want ErrUnconfirmed", g.Err)
+	}
+	if g := read("fine", 10); !errors.Is(g.Err, store.ErrUnavailable) || !strings.Contains(g.Err.Error(), "in doubt") {
+		t.Errorf("Get beyond the limit: %v, want ErrUnavailable that says why", g.Err)
+	}
+	close(release)
+	eventually(t, "transfers start again", func() bool { return read("fine", 10).Err == nil })
+}
+
+// A mooncake_client of another release is refused at the start, in words.
+func TestWrongRelease(t *testing.T) {
+	for _, tc := range []struct {
+		layout *putLayout
+		want   string
+	}{
+		{nil, "none of the known layouts"},
+		{&putLayouts[3], "0.3.11 or newer"},
+	} {
+		f := startFake(t)
+		f.layout = tc.layout
+		a := newArena(t, 1<<20)
+		_, err := Open(t.Context(), Config{Addr: f.addr, Logger: quiet}, a)
+		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), f.addr) {
+			t.Errorf("Open: %v, want %q and the address", err, tc.want)
+		}
+	}
+	for i := range putLayouts[:3] {
+		f := startFake(t)
+		f.layout = &putLayouts[i]
+		f.set(func(uint32, []string, [][]byte) []int64 { return []int64{0} })
+		a := newArena(t, 1<<20)
+		c := open(t, Config{Addr: f.addr}, a)
+		mustPut(t, c, a, "k", 10, 1)
+		if got := c.Stats().Release; got != putLayouts[i].release {
+			t.Errorf("release %q, want %q", got, putLayouts[i].release)
+		}
+	}
+}
+
+// A broken connection ends its calls, and the next one has a new identity.
+func TestReconnect(t *testing.T) {
+	f, c, read := startWithFake(t)
+	f.set(func(uint32, []string, [][]byte) []int64 { return []int64{1} })
+	_, before := c.current()
+	f.drop()
+	eventually(t, "the loss is noticed", func() bool { return c.Stats().Reconnects == 1 })
+	eventually(t, "calls go through", func() bool { return read("k", 10).Err == nil })
+	if _, after := c.current(); after == before || after.id == before.id {
+		t.Error("the arena kept its identity over a reconnect")
+	}
+}
+
+func TestForeignBuffer(t *testing.T) {
+	_, c, _ := startWithFake(t)
+	other := newArena(t, 1<<20)
+	if err := put(t, c, other, "k", 100, 1); !errors.Is(err, store.ErrRejected) {
+		t.Errorf("Put of a buffer of another arena: %v, want ErrRejected", err)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	f := func(cfg Config, want string) {
+		t.Helper()
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	f(Config{Addr: "nowhere"}, `"nowhere"`)
+	f(Config{ReadConns: -1}, "-1 read")
+	f(Config{WriteConns: 65}, "65 write")
+	f(Config{CallTimeout: -1}, "CallTimeout")
+	f(Config{MinBackoff: time.Minute}, "1m0s")
+	if err := DefaultConfig().Validate(); err != nil {
+		t.Errorf("defaults: %v", err)
+	}
+}
+
+func TestCollector(t *testing.T) {
+	f, c, read := startWithFake(t)
+	f.set(func(uint32, []string, [][]byte) []int64 { return []int64{int64(codeNotFound)} })
+	read("k", 10)
+	reg := prometheus.NewPedanticRegistry()
+	if err := reg.Register(c.Collector()); err != nil {
+		t.Fatal(err)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, fam := range families {
+		for _, m := range fam.Metric {
+			for _, l := range m.Label {
+				found[fam.GetName()+" "+l.GetValue()] = m.Counter.GetValue() == 1
+			}
+		}
+	}
+	for _, want := range []string{"afterimage_mooncake_codes_total -704", "afterimage_mooncake_calls_total get"} {
+		if !found[want] {
+			t.Errorf("no %s with value 1", want)
+		}
+	}
+}
