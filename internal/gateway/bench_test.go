@@ -28,7 +28,7 @@ func BenchmarkChat1MiB(b *testing.B) {
 		b.Fatal(err)
 	}
 	body := bench.ImageRequest("", file)
-	url := benchGateway(b)
+	url := startGateway(b, bench.StubEncoder(), bench.StubPrefill())
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -42,16 +42,14 @@ func BenchmarkChat1MiB(b *testing.B) {
 			b.Fatalf("status %d, error %v: %s", resp.StatusCode, err, answer)
 		}
 	}
-	b.StopTimer()
-	http.DefaultClient.CloseIdleConnections()
 }
 
-// benchGateway starts a gateway before stub workers and returns its URL once it is ready.
-func benchGateway(b *testing.B) string {
-	encoder, prefill := httptest.NewServer(bench.StubEncoder()), httptest.NewServer(bench.StubPrefill())
+// startGateway runs a gateway before one Encoder and one P/D and returns its URL once it is ready.
+func startGateway(tb testing.TB, enc, pd http.Handler) string {
+	encoder, prefill := httptest.NewServer(enc), httptest.NewServer(pd)
 	g := gateway.New(gateway.Config{
 		Encoders: []string{encoder.URL}, Prefills: []string{prefill.URL},
-		MaxBodyBytes: 64 << 20, MaxImages: 16, Limits: media.DefaultLimits(),
+		MaxBodyBytes: 64 << 20, MaxImages: 16, Limits: media.DefaultLimits(), Repairs: 2,
 		ProbeEvery: 10 * time.Millisecond, ProbeTimeout: 5 * time.Second,
 		PrepareTimeout: 10 * time.Second, EncodeTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
 		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
@@ -61,16 +59,17 @@ func benchGateway(b *testing.B) string {
 	mux := http.NewServeMux()
 	g.Routes(mux)
 	server := httptest.NewServer(mux)
-	b.Cleanup(func() {
+	tb.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
 		server.Close()
 		cancel()
 		g.Close()
 		encoder.Close()
 		prefill.Close()
 	})
-	for g.Ready() != nil {
-		if time.Sleep(time.Millisecond); b.Context().Err() != nil {
-			b.Fatal(g.Ready())
+	for deadline := time.Now().Add(20 * time.Second); g.Ready() != nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatal(g.Ready())
 		}
 	}
 	return server.URL

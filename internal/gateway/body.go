@@ -24,8 +24,9 @@ const (
 	minBodyRate = 64 << 10 // bytes per second
 )
 
-// takeBody reads the request's body, within the limit on its size and at a decent pace.
-func (g *Gateway) takeBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// takeBody reads the request's body, within the limit on its size and at a decent pace. The caller has
+// the one share of the buffer.
+func (g *Gateway) takeBody(w http.ResponseWriter, r *http.Request) (*buffer, error) {
 	if c := r.Header.Get("Content-Encoding"); c != "" && c != "identity" {
 		return nil, &openai.Error{Status: http.StatusUnsupportedMediaType, Type: openai.TypeBadRequest,
 			Message: fmt.Sprintf("A request body in Content-Encoding %q is not supported: send it as it is.", c)}
@@ -64,28 +65,32 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 // readGrowing reads r to its end. The buffer grows with what has come, not with what was announced
 // (-1: nothing was), so that a client pays for the memory that it takes; bodies of common size are
 // read into one buffer all the same.
-func readGrowing(r io.Reader, announced int64) ([]byte, error) {
+func readGrowing(r io.Reader, announced int64) (*buffer, error) {
 	const first, trust = 64 << 10, 4 << 20
 	size := int64(first)
 	if announced >= 0 {
 		size = min(announced+1, trust) // one more, which meets the end
 	}
-	buf := make([]byte, 0, size)
+	buf := newBuffer(size)
 	for {
-		n, err := r.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
+		n, err := r.Read(buf.b[len(buf.b):cap(buf.b)])
+		buf.b = buf.b[:len(buf.b)+n]
 		if err == io.EOF {
 			return buf, nil
 		}
 		if err != nil {
+			buf.release()
 			return nil, err
 		}
-		if len(buf) == cap(buf) {
-			size := 2 * int64(cap(buf))
-			if announced >= int64(len(buf)) {
+		if len(buf.b) == cap(buf.b) {
+			size := 2 * int64(cap(buf.b))
+			if announced >= int64(len(buf.b)) {
 				size = min(size, announced+1)
 			}
-			buf = append(make([]byte, 0, size), buf...)
+			larger := newBuffer(size)
+			larger.b = append(larger.b, buf.b...)
+			buf.release()
+			buf = larger
 		}
 	}
 }

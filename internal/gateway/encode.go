@@ -88,8 +88,9 @@ func (g *Gateway) encode(ctx context.Context, snap *snapshot, req *request, gran
 	return grp.Wait()
 }
 
-// encodeOn makes one encode call and files its answers.
-func (g *Gateway) encodeOn(ctx context.Context, e worker, req *request, pick []int, grants []control.Grant, force bool) error {
+// encodeCall returns the request of an encode call for the picked images. Its body has a share of the
+// memory that they lie in.
+func encodeCall(ctx context.Context, e worker, req *request, pick []int, grants []control.Grant, force bool) (*http.Request, error) {
 	head := control.EncodeRequest{Request: req.id, Force: force}
 	var files [][]byte
 	for _, i := range pick {
@@ -101,15 +102,26 @@ func (g *Gateway) encodeOn(ctx context.Context, e worker, req *request, pick []i
 	}
 	body, length, err := control.NewEncodeBody(head, files)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	hr, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL+control.PathEncode, body)
+	hr, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL+control.PathEncode, req.buf.share(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	hr.ContentLength = length
 	hr.Header.Set("Content-Type", control.EncodeContentType)
 	hr.Header.Set(control.HeaderRequestID, req.id)
+	return hr, nil
+}
+
+// encodeOn makes one encode call and files its answers.
+func (g *Gateway) encodeOn(ctx context.Context, e worker, req *request, pick []int, grants []control.Grant, force bool) error {
+	hr, err := encodeCall(ctx, e, req, pick, grants, force)
+	if err != nil {
+		return err
+	}
+	// A call that fails keeps this share: net/http may close its body and still be reading it.
+	req.buf.retain()
 	var got control.EncodeResponse
 	if err := g.do(hr, e, &got); err != nil {
 		// What the caller did wrong, an Encoder says per item. A call that it refuses as a whole is
@@ -120,6 +132,7 @@ func (g *Gateway) encodeOn(ctx context.Context, e worker, req *request, pick []i
 		}
 		return err
 	}
+	req.buf.release()
 	if len(got.Items) != len(pick) {
 		return nonsense(e, "answered %d items of %d", len(got.Items), len(pick))
 	}

@@ -22,8 +22,9 @@ type request struct {
 	scan   *openai.Request
 	images []*image
 	uses   []int
-	body   []byte // what P/D gets
-	forced string // Encoder that the client asked for; "" leaves it to routing
+	body   []byte  // what P/D gets
+	buf    *buffer // what the client sent, if images of data URLs lie in it
+	forced string  // Encoder that the client asked for; "" leaves it to routing
 	trace  *trace
 	start  time.Time
 }
@@ -37,6 +38,7 @@ func (g *Gateway) serveChat(w http.ResponseWriter, r *http.Request) {
 	g.metrics.running.Inc()
 	out := newReply(w, g.cfg.WriteTimeout)
 	err := g.serve(w, r, req, out)
+	req.buf.release()
 	g.metrics.running.Dec()
 	status := g.finish(req, out, err)
 	out.end()
@@ -120,7 +122,7 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, req *request) err
 	if err != nil {
 		return err
 	}
-	req.scan, err = openai.Scan(body, openai.ScanLimits{MaxImages: g.cfg.MaxImages})
+	req.scan, err = openai.Scan(body.b, openai.ScanLimits{MaxImages: g.cfg.MaxImages})
 	if err != nil {
 		return err
 	}
@@ -130,7 +132,7 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, req *request) err
 		return err
 	}
 	if len(req.scan.Media) == 0 {
-		req.body = body
+		req.body = body.b
 		return nil
 	}
 	if err := checkForced(snap, req.forced); err != nil {
@@ -142,6 +144,7 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, req *request) err
 	req.body = req.scan.Splice(func(i int) []byte {
 		return fmt.Appendf(nil, `{"type":%q,"index":%d}`, control.ItemPartType, i)
 	})
+	req.buf = body // only now: after an error a part may still be decoded in it
 	g.metrics.images.Add(float64(len(req.uses)))
 	req.trace.stage("media")
 	return nil
