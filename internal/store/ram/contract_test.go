@@ -11,7 +11,7 @@ import (
 func TestContractByLoan(t *testing.T) {
 	testkit.StoreContract(t, func(t *testing.T) testkit.StoreUnderTest {
 		path, a := socket(t), newMapped(t, 16<<20)
-		srv, _ := serve(t, path, Config{MaxBytes: 16 << 20, Arena: newMapped(t, 16<<20)})
+		srv, _ := serve(t, path, Config{MaxBytes: 16 << 20, Mapped: true})
 		c := dial(t, ClientConfig{Path: path, Arena: a})
 		if c.link.Load() == nil {
 			t.Fatal("no link between mapped arenas")

@@ -30,6 +30,7 @@ func (s *source) Read(p []byte) (int, error) {
 	}
 	var oob [128]byte
 	n, oobn, _, _, err := u.ReadMsgUnix(p, oob[:])
+	n, oobn = max(n, 0), max(oobn, 0) // -1 with some errors
 	if files, bad := parseRights(oob[:oobn]); bad == nil {
 		s.files = append(s.files, files...)
 	} else if err == nil {

@@ -3,6 +3,7 @@
 package ram
 
 import (
+	"container/list"
 	"slices"
 	"time"
 
@@ -89,8 +90,8 @@ func (s *shelf) loanLocked(o *object, to *borrower) *loan {
 		}
 		s.lentSum += n
 		o.lent = s.lent.PushFront(o)
-	} else if o.lent != nil {
-		s.lent.MoveToFront(o.lent)
+	} else {
+		s.lentOrder(o).MoveToFront(o.lent)
 	}
 	s.nextLoan++
 	l := &loan{id: s.nextLoan, o: o, to: to}
@@ -109,10 +110,8 @@ func (s *shelf) giveBackLocked(l *loan) {
 	s.loans--
 	if len(o.loans) == 0 {
 		s.lentSum -= int64(o.buf.Len())
-		if o.lent != nil {
-			s.lent.Remove(o.lent)
-			o.lent = nil
-		}
+		s.lentOrder(o).Remove(o.lent)
+		o.lent, o.asked = nil, false
 	}
 	s.doneLocked(o)
 	s.wakeLocked()
@@ -134,12 +133,31 @@ func (s *shelf) giveBackAllLocked(b *borrower, ids []uint64) {
 	}
 }
 
+// lentOrder returns the list that an object on loan is in.
+func (s *shelf) lentOrder(o *object) *list.List {
+	if o.asked {
+		return &s.asked
+	}
+	return &s.lent
+}
+
+// askAgain is how long the Store waits before it recalls a loan once more. The first time may have
+// been too early: before its client had read of the loan, or while a request used it.
+const askAgain = time.Second
+
 // recallLocked asks for n bytes of loans back, those first that were lent longest ago.
 func (s *shelf) recallLocked(n int64) {
+	if s.lent.Len() == 0 && s.asked.Len() > 0 && time.Since(s.recalled) > askAgain {
+		for e := s.asked.Back(); e != nil; e = s.asked.Back() {
+			o := s.asked.Remove(e).(*object)
+			o.asked = false
+			o.lent = s.lent.PushFront(o)
+		}
+	}
 	for e := s.lent.Back(); e != nil && n > 0; e = s.lent.Back() {
-		o := e.Value.(*object)
-		s.lent.Remove(e)
-		o.lent = nil
+		o := s.lent.Remove(e).(*object)
+		o.asked = true
+		o.lent = s.asked.PushFront(o)
 		n -= int64(o.buf.Len())
 		s.recalled = time.Now()
 		for _, l := range o.loans {
@@ -153,13 +171,17 @@ func (s *shelf) recallLocked(n int64) {
 	}
 }
 
-// recallFor asks for n bytes back, and returns a channel that is closed with the next return. It
-// reports false when there is nothing to wait for: no loan is out that was not asked for too long ago.
+// recallFor asks for what an object of n bytes lacks, and returns a channel that is closed with the
+// next return. It reports false when there is nothing to wait for: no loan is out, or all were asked
+// for too long ago, since requests use them.
 func (s *shelf) recallFor(n int64) (<-chan struct{}, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, false
+	}
+	if short := s.reading + s.held + n - s.limit; short > 0 {
+		n = short // or all of it, where there is room but not in one piece
 	}
 	s.recallLocked(n)
 	if s.loans == 0 || time.Since(s.recalled) > recallWait {

@@ -34,6 +34,7 @@ type link struct {
 	returns []uint64
 	ends    []uint64 // pairs of lane and request
 	leaving bool
+	shut    bool // this side closed the link: the Store has ended the loans, so there are none any more
 	over    bool // the Store is gone
 
 	sketchMu sync.RWMutex // held while the sketch is read or unmapped
@@ -133,7 +134,10 @@ func (c *Client) lose(l *link) {
 func (l *link) borrow(id, off, n uint64) (*arena.Buf, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.loans[id] != nil {
+	switch {
+	case l.shut || l.over:
+		return nil, net.ErrClosed
+	case l.loans[id] != nil:
 		return nil, fmt.Errorf("%w: loan %d twice", errProtocol, id)
 	}
 	b, err := l.memory.Buf(int64(off), int64(n), func() { l.giveBack(id, int64(n)) })
@@ -154,6 +158,7 @@ func (l *link) giveBack(id uint64, n int64) {
 		l.returns = append(l.returns, id)
 	}
 	last := l.leaving && len(l.loans) == 0
+	l.shut = l.shut || last
 	l.mu.Unlock()
 	if last {
 		l.nc.Close()
@@ -185,6 +190,7 @@ func (l *link) leave() (idle bool) {
 	l.mu.Lock()
 	l.leaving = true
 	idle = len(l.loans) == 0
+	l.shut = l.shut || idle
 	l.mu.Unlock()
 	if idle {
 		l.nc.Close()

@@ -98,11 +98,17 @@ func filled(t testing.TB, a *arena.Arena, n int, fill byte) *arena.Buf {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range b.Bytes() {
-		b.Bytes()[i] = fill
-	}
+	fillWith(b.Bytes(), fill)
 	b.Commit()
 	return b
+}
+
+// fillWith writes v everywhere.
+func fillWith(p []byte, v byte) {
+	p[0] = v
+	for n := 1; n < len(p); n *= 2 {
+		copy(p[n:], p[:n])
+	}
 }
 
 func put(t testing.TB, c store.Store, a *arena.Arena, k embedding.Key, n int, fill byte) error {

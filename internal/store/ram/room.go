@@ -29,21 +29,19 @@ func (s *shelf) put(k embedding.Key, n int64, opts store.PutOptions, deadline ti
 	}
 	late := time.NewTimer(recallWait)
 	defer late.Stop()
-	for {
+	for waiting := true; waiting; {
 		returned, ok := s.recallFor(n)
-		if !ok {
-			break
-		}
-		// What came back before recallFor was not waited for.
+		// What came back until here is not waited for.
 		if u, err = s.reserve(k, n, opts, deadline); !errors.Is(err, errNoRoom) {
 			return u, err
 		}
-		select {
-		case <-returned:
-			continue
-		case <-late.C:
+		if waiting = ok; ok {
+			select {
+			case <-returned:
+			case <-late.C:
+				waiting = false
+			}
 		}
-		break
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,6 +31,8 @@ type Config struct {
 	// Arena holds the objects. The Server makes one of MaxBytes, and closes it, when Arena is nil. Of
 	// an Arena that is given, ranges that are on loan as the Server closes stay in quarantine.
 	Arena *arena.Arena
+	// Mapped has the Server's own arena lend in race builds, too, where it is Go memory otherwise.
+	Mapped bool
 	// Quota returns the most bytes that a tenant's objects may take up; 0 is no limit, as is nil for
 	// all tenants. It is called under a lock and must not block.
 	Quota func(tenant string) int64
@@ -89,7 +91,7 @@ func NewServer(cfg Config) (*Server, error) {
 	}
 	own := cfg.Arena == nil
 	if own {
-		if cfg.Arena, err = arena.New(arena.Config{Name: "afterimage-store", Bytes: cfg.MaxBytes}); err != nil {
+		if cfg.Arena, err = arena.New(arena.Config{Name: "afterimage-store", Bytes: cfg.MaxBytes, Mapped: cfg.Mapped}); err != nil {
 			return nil, fmt.Errorf("ram: %w", err)
 		}
 	}

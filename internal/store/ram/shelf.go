@@ -25,7 +25,8 @@ type object struct {
 	mine    *list.Element // in tenant.lru
 	readers int           // replies that are being sent, and loans
 	loans   []*loan
-	lent    *list.Element // in shelf.lent, while it is on loan and was not recalled
+	lent    *list.Element // in shelf.lent or shelf.asked; nil while it is not on loan
+	asked   bool          // was recalled
 }
 
 // tenant is the account of one tenant. The tenant "" is nobody's and has no quota.
@@ -64,6 +65,7 @@ type shelf struct {
 	lru      list.List // of *object; front is the warmest
 	soft     list.List // of *object with a soft pin, likewise
 	lent     list.List // of *object on loan that was not recalled; front was lent last
+	asked    list.List // of *object on loan that was
 	expiry   expiry
 	used     int64 // bytes of objects, unlinked ones that are still read included
 	reading  int64 // bytes of objects with readers
