@@ -147,7 +147,7 @@ func (p *parser) fail(err error) {
 func (p *parser) room(n, each uint64) bool {
 	left := uint64(p.size - p.pos)
 	if p.err == nil && n > left/each {
-		p.fail(fmt.Errorf("%w: it ends at byte %d, while %s%s at byte %d asks for %d more bytes",
+		p.fail(fmt.Errorf("%w: it ends at byte %d, but needs %[6]d bytes at byte %[5]d for %[3]s%[4]s; get the file again",
 			ErrTruncated, p.size, p.part, p.name, p.pos, mulCap(n, each)))
 	}
 	return p.err == nil
