@@ -80,7 +80,9 @@ func (c *upCmd) Run(a *app) error {
 	if err == nil {
 		err = announce(a.Stdout, table, notice)
 	} else if ctx.Err() == nil {
+		fmt.Fprintln(a.Stderr)
 		_ = supervise.WriteTable(a.Stderr, table)
+		fmt.Fprintln(a.Stderr)
 	}
 	if err == nil {
 		<-ctx.Done()
