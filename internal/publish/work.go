@@ -64,10 +64,8 @@ func check(proto embedding.Protocol, j *job) error {
 func (p *Publisher) finish(j *job, err error) {
 	o := outcomeOf(err)
 	p.mu.Lock()
-	if errors.Is(err, store.ErrMustExit) {
-		if p.fatal == nil {
-			p.fatal = err
-		}
+	if errors.Is(err, store.ErrMustExit) && p.fatal == nil {
+		p.fatal = err
 	} else {
 		delete(p.pending, j.key)
 		p.budget.giveBack(j.buf)
