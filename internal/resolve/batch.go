@@ -155,12 +155,12 @@ func sizes(p embedding.Protocol, c embedding.Contract) (least, most int64) {
 	return least, most
 }
 
-// chunk returns how many of ws fit the read buffer together; at least one, as plan saw to.
+// chunk returns how many of ws fit the read buffer together, at least one.
 func (b *batch) chunk(ws []wanted) int {
 	total := int64(0)
 	for n, w := range ws {
 		if total += int64(w.want.Bytes); total > b.r.cfg.ReadBufferBytes {
-			return n
+			return max(n, 1)
 		}
 	}
 	return len(ws)

@@ -334,6 +334,7 @@ func TestCompletionRacePreservesFailureAndReclaimsOtherItems(t *testing.T) {
 				w.publisher.Publish(f.ns.Key("a"), a, m)
 				w.publisher.Publish(f.ns.Key("b"), b, m)
 				w.publish(f.item("c", 1), 3)
+				w.cache.Put(f.ns.Key("a"), a, m)
 				a.Release()
 				b.Release()
 				synctest.Wait()
@@ -347,8 +348,9 @@ func TestCompletionRacePreservesFailureAndReclaimsOtherItems(t *testing.T) {
 					t.Errorf("the fault is %v, want %v", err, store.ErrMustExit)
 				}
 				if rs := w.resolver.Resolve(t.Context(), []resolve.Item{f.item("a", 1)}); !errors.Is(rs[0].Err, store.ErrMustExit) {
-					t.Errorf("the next resolve gives %v, want the fault", rs[0].Err)
+					t.Errorf("the next resolve gives %v, want the fault before any look into the cache", rs[0].Err)
 				}
+				w.cache.Close()
 				if w.pendingItems() != 1 || w.pendingBytes() != 64 || f.held() != 64 {
 					t.Errorf("%v items, %v bytes charged, %d held; want those of the failed one: 1, 64, 64", w.pendingItems(), w.pendingBytes(), f.held())
 				}
