@@ -14,6 +14,10 @@ var (
 	// ErrDistrusted marks a call that a Guard did not make, because an earlier one with the same key
 	// was unconfirmed. It comes with a class.
 	ErrDistrusted = errors.New("store: key is distrusted after an unconfirmed completion")
+	// ErrHeld marks an unconfirmed completion that the Store itself looks after: it keeps the range until
+	// the other side is known to be done with it, distrusts the key for as long as that takes, and bounds
+	// what is in doubt. A Guard that drains leaves all three to it.
+	ErrHeld = errors.New("store: the range is held back")
 	// ErrMustExit marks every error of a Guard that was poisoned under Exit. It comes with
 	// ErrUnconfirmed.
 	ErrMustExit = errors.New("store: I/O completion is unconfirmed; worker must exit")

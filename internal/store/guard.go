@@ -183,6 +183,10 @@ func (g *Guard) Put(ctx context.Context, key embedding.Key, buf *arena.Buf, opts
 	if !errors.Is(err, ErrUnconfirmed) {
 		err = fmt.Errorf("%w: %w", ErrUnconfirmed, err)
 	}
+	if errors.Is(err, ErrHeld) && g.cfg.OnUnconfirmed == Drain {
+		g.counted()
+		return err
+	}
 	return g.unconfirmed(err, []embedding.Key{key}, []*arena.Buf{buf.Retain()}, int64(buf.Len()))
 }
 

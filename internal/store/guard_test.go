@@ -5,6 +5,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -121,6 +122,46 @@ func TestLateWritesHitNobody(t *testing.T) {
 		t.Errorf("stats %+v", st)
 	}
 	b.stop()
+}
+
+// What the Store itself holds back costs the Guard no memory and no key, however often it happens; it
+// is poison all the same where the worker has to exit.
+func TestHeldByTheStore(t *testing.T) {
+	held := testkit.Fault{Err: fmt.Errorf("%w: %w", store.ErrUnconfirmed, store.ErrHeld)}
+	for _, on := range []store.OnUnconfirmed{store.Drain, store.Exit} {
+		b := newBench(t, store.GuardConfig{OnUnconfirmed: on, ArenaBytes: 64 << 10})
+		if err := b.put("k", 1, 32<<10); err != nil {
+			t.Fatal(err)
+		}
+		b.store.Set(testkit.Get, held)
+		b.store.Set(testkit.Put, held)
+		for range 3 {
+			if err := b.get("k", 32<<10); !errors.Is(err, store.ErrUnconfirmed) {
+				t.Errorf("%s: Get: %v", on, err)
+			}
+			if err := b.put("new", 1, 32<<10); !errors.Is(err, store.ErrUnconfirmed) {
+				t.Errorf("%s: Put: %v", on, err)
+			}
+		}
+		st := b.guard.Stats()
+		if on == store.Exit {
+			if !st.Shut || !errors.Is(b.guard.Err(), store.ErrMustExit) {
+				t.Errorf("Exit: %+v, %v", st, b.guard.Err())
+			}
+			if err := b.store.Close(); err != nil { // a poisoned Guard closes nothing
+				t.Error(err)
+			}
+			continue
+		}
+		if st.Unconfirmed != 6 || st.Quarantined != 0 || st.Distrusted != 0 || st.Shut {
+			t.Errorf("Drain: stats %+v", st)
+		}
+		b.store.Set(testkit.Get, testkit.Fault{})
+		if err := b.get("k", 32<<10); err != nil {
+			t.Errorf("Get of a key that the Store trusts again: %v", err)
+		}
+		b.stop()
+	}
 }
 
 // A Store that lost track of an object may claim to have it, and claim to have stored it.

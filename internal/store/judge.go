@@ -23,6 +23,10 @@ func (g *Guard) judge(wants []Want, gots []Got) []Got {
 		if g.cfg.OnUnconfirmed == Exit {
 			return g.condemn(wants, gots, gots[i].Err)
 		}
+		if errors.Is(gots[i].Err, ErrHeld) {
+			g.counted()
+			continue
+		}
 		_ = g.unconfirmed(gots[i].Err, []embedding.Key{wants[i].Key}, nil, int64(wants[i].Bytes))
 	}
 	return gots
@@ -110,6 +114,13 @@ func (g *Guard) unconfirmed(cause error, keys []embedding.Key, bufs []*arena.Buf
 		g.closeForGood(fmt.Sprintf("%d keys are distrusted, limit %d", distrusted, maxDistrusted))
 	}
 	return cause
+}
+
+// counted counts an unconfirmed completion of which the Store takes care.
+func (g *Guard) counted() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.count++
 }
 
 // poison ends all use of the Store.

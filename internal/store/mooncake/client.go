@@ -68,6 +68,7 @@ func Open(ctx context.Context, cfg Config, a *arena.Arena) (*Client, error) {
 	}
 	c := &Client{cfg: cfg.withDefaults(), arena: a, win: w, turn: make(chan struct{}, 1), joined: make(chan struct{})}
 	c.breaker.log = c.cfg.Logger
+	c.held.arena = a
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	l, err := c.join(ctx)
 	var release *errRelease
@@ -151,8 +152,8 @@ func (c *Client) current() (*link, *session) {
 }
 
 // Close refuses further calls, waits for those in progress, withdraws the arena from mooncake_client
-// and disconnects. It fails when ranges are still in doubt after Config.CloseTimeout: they keep their
-// references then, and the arena cannot be closed.
+// and disconnects. It fails when ranges are still in doubt after Config.CloseTimeout: they stay in the
+// arena's quarantine then, which needs Detach instead of Close.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {

@@ -14,6 +14,7 @@ import (
 
 	"afterimage/internal/embedding"
 	"afterimage/internal/store"
+	"afterimage/internal/testkit"
 )
 
 func startWithFake(t *testing.T) (*fake, *Client, func(k embedding.Key, n int) store.Got) {
@@ -40,7 +41,7 @@ func TestGetCodes(t *testing.T) {
 	}{
 		{codeNotFound, store.ErrMiss, 1},
 		{codeNotReady, store.ErrMiss, 1},
-		{codeInvalidReplica, store.ErrMiss, 1},
+		{codeInvalidReplica, store.ErrRejected, 1},
 		{codeBadChecksum, store.ErrMiss, 1},
 		{codeLeaseExpired, store.ErrMiss, 2}, // worth one second reading
 		{codeNoSpace, store.ErrRejected, 1},
@@ -73,6 +74,21 @@ func TestGetCodes(t *testing.T) {
 	eventually(t, "quarantined memory is back", func() bool { return c.Stats().QuarantineRanges == 0 })
 	if st := c.Stats(); st.Rotations == 0 || f.count(fnUnmap) == 0 {
 		t.Errorf("%d rotations, %d unmaps, want some", st.Rotations, f.count(fnUnmap))
+	}
+}
+
+// The fault-injecting Store of other packages' tests fails as this client does.
+func TestClassesAgree(t *testing.T) {
+	classes := []error{store.ErrMiss, store.ErrRejected, store.ErrUnavailable, store.ErrUnconfirmed}
+	for n := -2000; n < 0; n++ {
+		if n <= int(codeOtherMode) || n == int(codeBadChecksum) {
+			continue // unknown to it
+		}
+		for _, class := range classes {
+			if got, want := errors.Is(getClass(code(n)), class), errors.Is(testkit.GetError(n), class); got != want {
+				t.Errorf("GET that ends with %v: %v is %v, want %v", code(n), class, got, want)
+			}
+		}
 	}
 }
 

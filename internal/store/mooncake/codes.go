@@ -21,6 +21,7 @@ const (
 	codeInvalidReplica  code = -702
 	codeNotReady        code = -703
 	codeNotFound        code = -704
+	codeExists          code = -705
 	codeLeased          code = -706
 	codeLeaseExpired    code = -707
 	codeReplicating     code = -708
@@ -39,7 +40,7 @@ const (
 var codeNames = map[code]string{
 	codeOK: "ok", codeInternal: "internal error", codeNoSpace: "no space", codeBadParams: "invalid parameters",
 	codeIllegalClient: "pre-empted by another writer", codeInvalidReplica: "invalid replica",
-	codeNotReady: "being written", codeNotFound: "not found", codeLeased: "leased",
+	codeNotReady: "being written", codeNotFound: "not found", codeExists: "exists already", codeLeased: "leased",
 	codeLeaseExpired: "lease expired", codeReplicating: "being replicated", codeReplicaBusy: "replica busy",
 	codeTransferFailed: "transfer failed", codeBadChecksum: "checksum mismatch", codeRPCFailed: "master unreachable",
 	codeRPCTimeout: "master timed out", codeOtherMode: "master does not serve", codeTenantQuota: "tenant quota exceeded",
@@ -54,14 +55,17 @@ func (c code) String() string {
 	return fmt.Sprintf("code %d", int32(c))
 }
 
+// errHeld is the class of what may go on: this client holds the range and distrusts the key.
+var errHeld = fmt.Errorf("%w: %w", store.ErrUnconfirmed, store.ErrHeld)
+
 // getClass returns the class of a GET that ended with c, nil for success. What is not known to be
 // safe counts as unconfirmed: the server gives a transfer up after 60 s and cannot cancel it.
 func getClass(c code) error {
 	switch c {
 	case codeOK:
 		return nil
-	case codeNotFound, codeNotReady, codeInvalidReplica, codeLeaseExpired, codeBadChecksum:
-		return store.ErrMiss
+	case codeNotFound, codeNotReady, codeLeaseExpired, codeBadChecksum:
+		return store.ErrMiss // not ErrExpired: a second reading was made already
 	}
 	return sharedClass(c)
 }
@@ -80,7 +84,7 @@ func putClass(c code) error {
 // sharedClass classifies the codes that mean the same for GET and PUT.
 func sharedClass(c code) error {
 	switch {
-	case c == codeNoSpace || c == codeBadParams:
+	case c == codeNoSpace || c == codeBadParams || c == codeInvalidReplica || c == codeExists:
 		return store.ErrRejected
 	case c == codeRPCFailed || c == codeRPCTimeout:
 		return store.ErrUnavailable // only calls to the master can fail so; nothing is being transferred
@@ -89,5 +93,5 @@ func sharedClass(c code) error {
 	case c <= codeTenantQuota && c >= codeTenantEnd:
 		return store.ErrRejected
 	}
-	return store.ErrUnconfirmed
+	return errHeld
 }

@@ -11,35 +11,38 @@ import (
 
 // held is a range of the arena that someone may still be using.
 type held struct {
-	buf  *arena.Buf // one reference is ours
-	sess *session   // under which the transfer runs
+	token arena.Token
+	bytes int64
+	sess  *session // under which the transfer runs
 }
 
-// quarantine holds the ranges of transfers that ended without a word that they ended. They come back
-// when a late answer arrives, when the mapping of their session is withdrawn, or when the process
-// that has it is dead; never by time alone.
+// quarantine knows why ranges are in the arena's quarantine: their transfers ended without a word that
+// they ended. They come back when a late answer arrives, when the mapping of their session is
+// withdrawn, or when the process that has it is dead; never by time alone.
 type quarantine struct {
-	mu    sync.Mutex // guards the fields below
+	arena *arena.Arena
+
+	mu    sync.Mutex // guards the fields below; taken before the arena's
 	held  map[*held]struct{}
 	bytes int64
 	last  time.Time // when the latest range came in
 	total uint64
 }
 
-// hold takes a reference to b. It returns nil, and holds nothing, when the mapping of s is known to be
-// gone.
-func (q *quarantine) hold(b *arena.Buf, s *session) *held {
+// hold puts b into quarantine, with a reference of its own. It returns nil, and holds nothing, when
+// the mapping of s is known to be gone.
+func (q *quarantine) hold(b *arena.Buf, s *session, reason string) *held {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if s.settled {
 		return nil
 	}
-	h := &held{buf: b.Retain(), sess: s}
+	h := &held{token: b.Retain().Quarantine("mooncake: " + reason), bytes: int64(b.Len()), sess: s}
 	if q.held == nil {
 		q.held = map[*held]struct{}{}
 	}
 	q.held[h] = struct{}{}
-	q.bytes += int64(b.Len())
+	q.bytes += h.bytes
 	q.last = time.Now()
 	q.total++
 	return h
@@ -51,35 +54,29 @@ func (q *quarantine) free(h *held) {
 		return
 	}
 	q.mu.Lock()
-	_, ok := q.held[h]
-	if ok {
-		delete(q.held, h)
-		q.bytes -= int64(h.buf.Len())
+	defer q.mu.Unlock()
+	if _, ok := q.held[h]; ok {
+		q.freeLocked(h)
 	}
-	q.mu.Unlock()
-	if ok {
-		h.buf.Release()
-	}
+}
+
+func (q *quarantine) freeLocked(h *held) {
+	delete(q.held, h)
+	q.bytes -= h.bytes
+	q.arena.Reclaim(h.token)
 }
 
 // settle gives back all that s holds: nobody can use it through s any more, now or later. It returns
 // the bytes.
-func (q *quarantine) settle(s *session) int64 {
+func (q *quarantine) settle(s *session) (bytes int64) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	s.settled = true
-	var free []*arena.Buf
-	var bytes int64
 	for h := range q.held {
 		if h.sess == s {
-			delete(q.held, h)
-			free = append(free, h.buf)
-			bytes += int64(h.buf.Len())
+			bytes += h.bytes
+			q.freeLocked(h)
 		}
-	}
-	q.bytes -= bytes
-	q.mu.Unlock()
-	for _, b := range free {
-		b.Release()
 	}
 	return bytes
 }

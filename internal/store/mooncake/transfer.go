@@ -48,7 +48,7 @@ func (c *Client) finish(t *transfer, rep reply) ([]result, error) {
 	rs, err := c.parse(t, rep)
 	if err != nil {
 		if errors.Is(err, store.ErrUnconfirmed) {
-			c.holdAll(t)
+			c.holdAll(t, err)
 		}
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (c *Client) finish(t *transfer, rep reply) ([]result, error) {
 		c.count.code(r.code)
 		switch class := t.class(r.code); {
 		case errors.Is(class, store.ErrUnconfirmed):
-			c.held.hold(t.bufs[i], t.s)
+			c.held.hold(t.bufs[i], t.s, r.code.String())
 			c.doubt(t.keys[i])
 		case errors.Is(class, store.ErrUnavailable):
 			c.breaker.trip(fmt.Errorf("%v", r.code))
@@ -87,14 +87,14 @@ func (c *Client) parse(t *transfer, rep reply) ([]result, error) {
 }
 
 func (c *Client) unconfirmed(cause error) error {
-	return fmt.Errorf("mooncake: %w: %w", store.ErrUnconfirmed, cause)
+	return fmt.Errorf("mooncake: %w: %w", errHeld, cause)
 }
 
 // abandon gives up waiting. The buffers are in quarantine until the answer comes after all, which the
 // background waits for: the common case of a caller that left.
 func (c *Client) abandon(t *transfer, ch <-chan reply, cause error) error {
 	c.count.abandoned.Add(1)
-	hs := c.holdAll(t)
+	hs := c.holdAll(t, cause)
 	c.bg.Go(func() {
 		rs, err := c.parse(t, <-ch)
 		if errors.Is(err, store.ErrUnconfirmed) {
@@ -111,10 +111,10 @@ func (c *Client) abandon(t *transfer, ch <-chan reply, cause error) error {
 	return c.unconfirmed(cause)
 }
 
-func (c *Client) holdAll(t *transfer) []*held {
+func (c *Client) holdAll(t *transfer, cause error) []*held {
 	hs := make([]*held, len(t.bufs))
 	for i, b := range t.bufs {
-		hs[i] = c.held.hold(b, t.s)
+		hs[i] = c.held.hold(b, t.s, cause.Error())
 	}
 	return hs
 }

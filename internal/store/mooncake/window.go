@@ -18,6 +18,7 @@ import (
 // In race builds the arena is Go memory without a file. The window is then a mapping of its own with
 // the same offsets, and every transfer is copied; that is for tests only.
 type window struct {
+	arena  *arena.Arena
 	base   uint64 // address of the arena's first byte, which calls use
 	bytes  int64
 	file   *os.File
@@ -32,7 +33,7 @@ func openWindow(a *arena.Arena) (*window, error) {
 	}
 	defer b.Release()
 	first := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b.Bytes()))))
-	w := &window{base: first - uint64(b.Offset()), bytes: a.Stats().Capacity, file: a.File()}
+	w := &window{arena: a, base: first - uint64(b.Offset()), bytes: a.Stats().Capacity, file: a.File()}
 	if w.file == nil {
 		return w, w.openBounce()
 	}
@@ -57,11 +58,10 @@ func (w *window) openBounce() error {
 
 // at returns where b lies, and fails when it is of another arena.
 func (w *window) at(b *arena.Buf) (place, error) {
-	addr := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b.Bytes()))))
-	if addr != w.base+uint64(b.Offset()) {
+	if !b.In(w.arena) {
 		return place{}, errors.New("the buffer is not of the arena that is registered with Mooncake")
 	}
-	return place{addr, b.Len()}, nil
+	return place{w.base + uint64(b.Offset()), b.Len()}, nil
 }
 
 // send makes the content of b visible in the window.
