@@ -6,6 +6,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -166,6 +167,9 @@ func (a *Answer) read(r io.Reader, start time.Time, text func(string)) error {
 		if err != nil {
 			return fmt.Errorf("the answer was cut off: %w", err)
 		}
+		if ev.Done && a.FinishReason == "" {
+			return errors.New("the answer was cut off: it ended without a finish reason")
+		}
 		if ev.Done {
 			return nil
 		}
@@ -241,7 +245,7 @@ func readError(resp *http.Response) error {
 			Param   *string
 		}
 	}
-	e := &Error{Status: resp.StatusCode, Message: strings.TrimSpace(string(b))}
+	e := &Error{Status: resp.StatusCode, Message: cmp.Or(strings.TrimSpace(string(b)), http.StatusText(resp.StatusCode))}
 	if json.Unmarshal(b, &shape) == nil && shape.Error.Message != "" {
 		e.Message = shape.Error.Message
 		if shape.Error.Param != nil {

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package prefill
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"afterimage/internal/arena"
+	"afterimage/internal/control"
+	"afterimage/internal/embedding"
+	"afterimage/internal/transport"
+)
+
+// countTicket counts how often it is cancelled.
+type countTicket struct {
+	mu        sync.Mutex
+	cancelled int
+}
+
+func (c *countTicket) Grant() control.Grant { return control.Grant{} }
+func (c *countTicket) Wait(context.Context) (*arena.Buf, embedding.Meta, error) {
+	return nil, embedding.Meta{}, transport.ErrMissing
+}
+
+func (c *countTicket) Cancel() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cancelled++
+}
+
+func (c *countTicket) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cancelled
+}
+
+func TestBook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := book{byName: map[string]*prepared{}}
+		one, two, three := &countTicket{}, &countTicket{}, &countTicket{}
+		entry := func(c *countTicket) *prepared { return &prepared{tickets: []transport.Ticket{c}} }
+		for name, c := range map[string]*countTicket{"taken": one, "expires": two} {
+			if err := b.add(name, entry(c), time.Minute); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.add("taken", entry(three), time.Minute); err == nil {
+			t.Error("a name was prepared twice")
+		}
+		if b.take("unknown") != nil || b.take("") != nil {
+			t.Error("took what was never added")
+		}
+		if b.take("taken") == nil || b.take("taken") != nil {
+			t.Error("an entry is taken once")
+		}
+		time.Sleep(2 * time.Minute) // on the test's clock
+		synctest.Wait()
+		if b.size() != 0 || one.count() != 0 || two.count() != 1 {
+			t.Errorf("%d entries left; taken: %d cancels, expired: %d, want 0, 0, 1", b.size(), one.count(), two.count())
+		}
+		if err := b.add("left", entry(three), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		b.close()
+		b.close()
+		if three.count() != 1 {
+			t.Errorf("%d cancels at close, want 1", three.count())
+		}
+		if err := b.add("late", entry(three), time.Minute); err == nil {
+			t.Error("added to a closed book")
+		}
+		if b.take("left") != nil {
+			t.Error("took from a closed book")
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if three.count() != 1 {
+			t.Errorf("%d cancels after the time has passed, want 1", three.count())
+		}
+	})
+}
