@@ -153,7 +153,7 @@ func dialStore(ctx context.Context, own config.Encoder, p *process, memory *aren
 		return nil, err
 	}
 	g, err := store.NewGuard(store.GuardConfig{
-		Store: s, OnUnconfirmed: store.OnUnconfirmed(own.OnUnconfirmed), ArenaBytes: memory.Stats().Capacity,
+		Store: s, OnUnconfirmed: store.OnUnconfirmed(own.OnUnconfirmed), Arena: memory,
 		Unready: state.fail, Fatal: func(err error) { exitNow(p, err) }, Logger: p.log,
 	})
 	if err != nil {

@@ -57,33 +57,42 @@ func sealA1(obj []byte, key Key, m Meta) error {
 }
 
 func openA1(obj []byte, key Key, c Contract) (Meta, []byte, error) {
-	m, section, err := parseHeadA1(obj)
+	m, payload, sum, err := openHeadA1(obj, key, c)
 	if err != nil {
 		return Meta{}, nil, err
-	}
-	payload, sum, err := CheckHeadA1(obj)
-	if err != nil {
-		return Meta{}, nil, err
-	}
-	if got, want := binary.LittleEndian.Uint64(obj[48:]), xxh3.HashString(string(key)); got != want {
-		return Meta{}, nil, fmt.Errorf("%w: key sum %016x, want %016x", ErrForeign, got, want)
-	}
-	if err := c.Check(m.Rows, m.Cols, m.DType); err != nil {
-		return Meta{}, nil, err
-	}
-	if err := checkSection(section, m.Rows); err != nil {
-		return Meta{}, nil, err
-	}
-	if m.Layout, err = parseLayout(obj[headBytesA1 : headBytesA1+section]); err != nil {
-		return Meta{}, nil, err
-	}
-	if m.Layout.Rows() != m.Rows {
-		return Meta{}, nil, malformed("layout has %d rows, the payload %d", m.Layout.Rows(), m.Rows)
 	}
 	if got := xxh3.Hash(payload); got != sum {
 		return Meta{}, nil, fmt.Errorf("%w: sum %016x, want %016x", ErrCorrupt, got, sum)
 	}
 	return m, payload, nil
+}
+
+// openHeadA1 checks all but the payload, and returns that and the sum that it should have.
+func openHeadA1(obj []byte, key Key, c Contract) (m Meta, payload []byte, sum uint64, err error) {
+	fail := func(err error) (Meta, []byte, uint64, error) { return Meta{}, nil, 0, err }
+	m, section, err := parseHeadA1(obj)
+	if err != nil {
+		return fail(err)
+	}
+	if payload, sum, err = CheckHeadA1(obj); err != nil {
+		return fail(err)
+	}
+	if got, want := binary.LittleEndian.Uint64(obj[48:]), xxh3.HashString(string(key)); got != want {
+		return fail(fmt.Errorf("%w: key sum %016x, want %016x", ErrForeign, got, want))
+	}
+	if err := c.Check(m.Rows, m.Cols, m.DType); err != nil {
+		return fail(err)
+	}
+	if err := checkSection(section, m.Rows); err != nil {
+		return fail(err)
+	}
+	if m.Layout, err = parseLayout(obj[headBytesA1 : headBytesA1+section]); err != nil {
+		return fail(err)
+	}
+	if m.Layout.Rows() != m.Rows {
+		return fail(malformed("layout has %d rows, the payload %d", m.Layout.Rows(), m.Rows))
+	}
+	return m, payload, sum, nil
 }
 
 // parseHeadA1 reads the fixed fields and checks every length against len(obj). It returns the size of

@@ -35,3 +35,30 @@ func TestCheckHeadA1(t *testing.T) {
 		t.Error("IsA1 mistakes something")
 	}
 }
+
+// OpenHead checks what Open does, but for the payload.
+func TestOpenHead(t *testing.T) {
+	l := Layout{Parts: []Part{{Rows: 3, Positions: 3}}}
+	m := Meta{Rows: 3, Cols: 4, DType: Float32, Layout: l}
+	c := Contract{Rows: 3, Cols: 4, DType: Float32}
+	obj := make([]byte, A1.ObjectBytes(l, 4, Float32))
+	if err := A1.Seal(obj, "k", m); err != nil {
+		t.Fatal(err)
+	}
+	f := func(key Key, c Contract, want error) {
+		t.Helper()
+		if _, p, err := A1.OpenHead(obj, key, c); !errors.Is(err, want) || err == nil && len(p) != c.PayloadBytes() {
+			t.Errorf("%d bytes, %v; want %v", len(p), err, want)
+		}
+	}
+	f("k", c, nil)
+	f("other", c, ErrForeign)
+	f("k", Contract{Rows: 4, Cols: 4, DType: Float32}, ErrContract)
+	obj[len(obj)-1] ^= 1
+	f("k", c, nil) // not looked at
+	if _, _, err := A1.Open(obj, "k", c); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("Open: %v", err)
+	}
+	obj[70] ^= 1 // in the layout
+	f("k", c, ErrMalformed)
+}

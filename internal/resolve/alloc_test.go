@@ -28,6 +28,8 @@ func (n *nothing) Exists(_ context.Context, keys []embedding.Key) ([]store.State
 	return n.states[:len(keys)], nil
 }
 
+func (n *nothing) Capabilities() store.Capabilities { return store.Capabilities{} }
+
 func TestFullMissAllocatesNothing(t *testing.T) {
 	s := &nothing{states: make([]store.State, 64)}
 	r, err := New(Config{Cache: cache.New(1 << 20), Store: s, Protocol: embedding.A1, Logger: quiet})

@@ -5,6 +5,7 @@ package resolve
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"afterimage/internal/embedding"
 	"afterimage/internal/store"
@@ -25,6 +26,7 @@ type batch struct {
 	wrong   []embedding.Key // objects to remove
 	fault   error           // the last error of the Store that was no miss
 	byKey   map[embedding.Key]int
+	buffer  int64 // bytes that one read may take
 }
 
 // wanted is an item that the Store has.
@@ -92,6 +94,10 @@ func (b *batch) ask(ctx context.Context) {
 	for _, i := range b.missing {
 		b.keys = append(b.keys, b.items[i].Key)
 	}
+	b.buffer = b.r.cfg.ReadBufferBytes
+	if b.r.cfg.Store.Capabilities().Lends {
+		b.buffer = math.MaxInt64 // it bounds reads into our own memory
+	}
 	states, err := b.r.cfg.Store.Exists(ctx, b.keys)
 	if err != nil {
 		for _, i := range b.missing {
@@ -121,9 +127,9 @@ func (b *batch) plan(i int, size int64) (wanted, bool) {
 		}
 		w.want.Bytes, w.want.Exact = int(size), true
 	}
-	if int64(w.want.Bytes) > b.r.cfg.ReadBufferBytes {
+	if int64(w.want.Bytes) > b.buffer {
 		b.results[i].Reason = Oversize
-		b.results[i].Err = fmt.Errorf("resolve: object of %d bytes exceeds store_read_buffer_bytes (%d)", w.want.Bytes, b.r.cfg.ReadBufferBytes)
+		b.results[i].Err = fmt.Errorf("resolve: object of %d bytes exceeds store_read_buffer_bytes (%d)", w.want.Bytes, b.buffer)
 		return w, false
 	}
 	if b.r.loses(int64(w.want.Bytes), c) {
@@ -159,7 +165,7 @@ func sizes(p embedding.Protocol, c embedding.Contract) (least, most int64) {
 func (b *batch) chunk(ws []wanted) int {
 	total := int64(0)
 	for n, w := range ws {
-		if total += int64(w.want.Bytes); total > b.r.cfg.ReadBufferBytes {
+		if total += int64(w.want.Bytes); total > b.buffer {
 			return max(n, 1)
 		}
 	}

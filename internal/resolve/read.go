@@ -9,6 +9,7 @@ import (
 
 	"afterimage/internal/arena"
 	"afterimage/internal/control"
+	"afterimage/internal/embedding"
 	"afterimage/internal/store"
 )
 
@@ -80,10 +81,15 @@ func (r *Resolver) timed(ctx context.Context, wants []store.Want, total int64) [
 	return gots
 }
 
-// accept checks an object and keeps it. It takes over the reference.
+// accept checks an object and keeps it. It takes over the reference. A copy is summed; an object on loan
+// was when the Store took it, cannot change since, and is summed again by whoever scans its values.
 func (b *batch) accept(i int, buf *arena.Buf) {
 	it := b.items[i]
-	meta, _, err := b.r.cfg.Protocol.Open(buf.Bytes(), it.Key, it.Contract)
+	open := embedding.Protocol.Open
+	if buf.Foreign() {
+		open = embedding.Protocol.OpenHead
+	}
+	meta, _, err := open(b.r.cfg.Protocol, buf.Bytes(), it.Key, it.Contract)
 	if err != nil {
 		buf.Release()
 		b.drop(i, err)

@@ -51,7 +51,7 @@ type Config struct {
 	Store    store.Store
 	Protocol embedding.Protocol // format of the objects; required
 	// ReadBufferBytes bounds the objects of one batch, so the memory that reads take at once; 128 MiB.
-	// A larger object is encoded instead.
+	// A larger object is encoded instead. Objects on loan take none and are not bounded.
 	ReadBufferBytes int64
 	// Timeout bounds all Store calls of one Resolve; 2 s.
 	Timeout time.Duration

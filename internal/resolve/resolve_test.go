@@ -53,7 +53,7 @@ func newBench(t *testing.T, proto embedding.Protocol, change func(*Config)) *ben
 		t.Fatal(err)
 	}
 	b := &bench{T: t, proto: proto, arena: a, cache: cache.New(1 << 20), srv: l.Server(), store: testkit.NewFaultStore(l, a)}
-	if b.guard, err = store.NewGuard(store.GuardConfig{Store: b.store, ArenaBytes: a.Stats().Capacity, Logger: quiet}); err != nil {
+	if b.guard, err = store.NewGuard(store.GuardConfig{Store: b.store, Arena: a, Logger: quiet}); err != nil {
 		t.Fatal(err)
 	}
 	cfg := Config{Cache: b.cache, Store: b.guard, Protocol: proto, Logger: quiet}

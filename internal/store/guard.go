@@ -29,9 +29,9 @@ const (
 type GuardConfig struct {
 	Store         Store         // required; owned by the Guard
 	OnUnconfirmed OnUnconfirmed // Drain
-	// ArenaBytes is the capacity of the arena that calls read into and write from. When more than a
-	// quarter of it is in quarantine, the Guard closes for good; 0 is no limit.
-	ArenaBytes int64
+	// Arena is what calls read into and write from. When more than a quarter of it is in quarantine, the
+	// Guard closes for good; nil is no limit.
+	Arena *arena.Arena
 	// Unready is called once when the Guard closes for good, with a reason for people; nil is nobody.
 	Unready func(reason string)
 	// Fatal is called once under Exit, with the error that the worker has to end with; nil is nobody.
@@ -46,13 +46,13 @@ const maxDistrusted = 1 << 16
 //
 // It reads every answer with suspicion: an item without a class, a wrong number of items, or an
 // object that was not asked for, makes the answer of the whole batch unconfirmed. The memory of an
-// unconfirmed item is quarantined: the Guard keeps a reference, so that the arena hands it out to
-// nobody, until a Close of the Store has succeeded, which proves that it let go. The key is distrusted
-// as long as the Guard lives: it is absent to Exists and Get, and refused by Put, since a Store that
-// lost track of an object may claim to have it.
+// unconfirmed item is quarantined, so that the arena hands it out to nobody, until a Close of the Store
+// has succeeded, which proves that it let go. The key is distrusted as long as the Guard lives: it is
+// absent to Exists and Get, and refused by Put, since a Store that lost track of an object may claim to
+// have it.
 //
 // Memory that the Store reserved for itself in a Get and did not hand out is the Store's to quarantine;
-// the Guard counts it.
+// the Guard counts it. Memory on loan from the Store is given back: we only ever read it.
 //
 // A Guard is a Store like the one it wraps, and passes the same contract.
 type Guard struct {
@@ -61,9 +61,10 @@ type Guard struct {
 
 	mu        sync.Mutex // guards the fields below
 	distrust  map[embedding.Key]bool
-	held      []*arena.Buf // one reference each
-	lost      int64        // bytes in quarantine
-	count     uint64       // unconfirmed completions
+	tokens    []arena.Token // of quarantines in cfg.Arena
+	held      []*arena.Buf  // memory elsewhere, one reference each
+	lost      int64         // bytes given up
+	count     uint64        // unconfirmed completions
 	poisoned  bool
 	distrusts atomic.Int64 // len(distrust), read without mu
 }
@@ -79,8 +80,6 @@ func NewGuard(cfg GuardConfig) (*Guard, error) {
 		return nil, errors.New("store: a Guard needs a Store")
 	case cfg.OnUnconfirmed != Drain && cfg.OnUnconfirmed != Exit:
 		return nil, fmt.Errorf("store: on_unconfirmed is %q, want %s or %s", cfg.OnUnconfirmed, Drain, Exit)
-	case cfg.ArenaBytes < 0:
-		return nil, fmt.Errorf("store: arena of %d bytes, want 0 or more", cfg.ArenaBytes)
 	}
 	return &Guard{cfg: cfg, distrust: map[embedding.Key]bool{}}, nil
 }
@@ -220,11 +219,14 @@ func (g *Guard) Close() error {
 		return err
 	}
 	g.mu.Lock()
-	held := g.held
-	g.held, g.lost = nil, 0
+	held, tokens := g.held, g.tokens
+	g.held, g.tokens, g.lost = nil, nil, 0
 	g.mu.Unlock()
 	for _, b := range held {
 		b.Release()
+	}
+	for _, t := range tokens {
+		g.cfg.Arena.Reclaim(t)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func newBench(t *testing.T, cfg store.GuardConfig) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{T: t, arena: a, store: testkit.NewFaultStore(l, a)}
-	cfg.Store, cfg.Logger = b.store, quiet
+	cfg.Store, cfg.Arena, cfg.Logger = b.store, a, quiet
 	if b.guard, err = store.NewGuard(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func (b *bench) get(k embedding.Key, n int) error {
 // A Guard is a Store, and so is a FaultStore without faults.
 func TestContract(t *testing.T) {
 	testkit.StoreContract(t, func(t *testing.T) testkit.StoreUnderTest {
-		b := newBench(t, store.GuardConfig{ArenaBytes: 9 << 20})
+		b := newBench(t, store.GuardConfig{})
 		t.Cleanup(func() { _ = b.arena.Close() })
 		return testkit.StoreUnderTest{Store: b.guard, Arena: b.arena}
 	})
@@ -129,7 +129,7 @@ func TestLateWritesHitNobody(t *testing.T) {
 func TestHeldByTheStore(t *testing.T) {
 	held := testkit.Fault{Err: fmt.Errorf("%w: %w", store.ErrUnconfirmed, store.ErrHeld)}
 	for _, on := range []store.OnUnconfirmed{store.Drain, store.Exit} {
-		b := newBench(t, store.GuardConfig{OnUnconfirmed: on, ArenaBytes: 64 << 10})
+		b := newBench(t, store.GuardConfig{OnUnconfirmed: on})
 		if err := b.put("k", 1, 32<<10); err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +197,7 @@ func TestDistrustedKey(t *testing.T) {
 // More than a quarter of the arena in quarantine closes the client for good, and says so once.
 func TestQuarantineLimit(t *testing.T) {
 	var reasons []string
-	b := newBench(t, store.GuardConfig{ArenaBytes: 9 << 20, Unready: func(r string) { reasons = append(reasons, r) }})
+	b := newBench(t, store.GuardConfig{Unready: func(r string) { reasons = append(reasons, r) }})
 	const size = 1 << 20
 	for i := range 5 {
 		k := embedding.Key(rune('a' + i))
@@ -212,7 +212,7 @@ func TestQuarantineLimit(t *testing.T) {
 			t.Errorf("after %d MiB of 9: shut %v, want %v", i+1, !want, want)
 		}
 	}
-	if len(reasons) != 1 || !strings.Contains(reasons[0], "closed for good") || !strings.Contains(reasons[0], "3145728 of 9437184") {
+	if len(reasons) != 1 || !strings.Contains(reasons[0], "closed for good") || !strings.Contains(reasons[0], "3145728 bytes") {
 		t.Errorf("reasons %q, want one with both numbers", reasons)
 	}
 	calls := b.store.AllCalls()
@@ -270,7 +270,7 @@ func TestStalled(t *testing.T) {
 func TestGuardConfig(t *testing.T) {
 	b := newBench(t, store.GuardConfig{})
 	defer b.stop()
-	for _, c := range []store.GuardConfig{{}, {Store: b.store, OnUnconfirmed: "panic"}, {Store: b.store, ArenaBytes: -1}} {
+	for _, c := range []store.GuardConfig{{}, {Store: b.store, OnUnconfirmed: "panic"}} {
 		if _, err := store.NewGuard(c); err == nil {
 			t.Errorf("NewGuard(%+v) succeeded", c)
 		}

@@ -5,6 +5,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"afterimage/internal/arena"
@@ -90,7 +91,9 @@ func (g *Guard) condemn(wants []Want, gots []Got, cause error) []Got {
 func (g *Guard) unconfirmed(cause error, keys []embedding.Key, bufs []*arena.Buf, bytes int64) error {
 	g.mu.Lock()
 	g.count++
-	g.held = append(g.held, bufs...)
+	for _, b := range bufs {
+		g.keepLocked(b, cause)
+	}
 	g.lost += bytes
 	for _, k := range keys {
 		g.distrust[k] = true
@@ -108,8 +111,8 @@ func (g *Guard) unconfirmed(cause error, keys []embedding.Key, bufs []*arena.Buf
 		g.poison()
 		g.fatal(err)
 		return err
-	case g.cfg.ArenaBytes > 0 && lost > g.cfg.ArenaBytes/4:
-		g.closeForGood(fmt.Sprintf("%d of %d bytes of the arena are in quarantine, limit a quarter", lost, g.cfg.ArenaBytes))
+	case lost > g.limit():
+		g.closeForGood(fmt.Sprintf("%d bytes of the arena are in quarantine, limit %d", lost, g.limit()))
 	case distrusted > maxDistrusted:
 		g.closeForGood(fmt.Sprintf("%d keys are distrusted, limit %d", distrusted, maxDistrusted))
 	}
@@ -121,6 +124,26 @@ func (g *Guard) counted() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.count++
+}
+
+// keepLocked takes over a reference and keeps its memory from use.
+func (g *Guard) keepLocked(b *arena.Buf, cause error) {
+	switch {
+	case b.Foreign():
+		b.Release()
+	case b.In(g.cfg.Arena):
+		g.tokens = append(g.tokens, b.Quarantine(cause.Error()))
+	default:
+		g.held = append(g.held, b)
+	}
+}
+
+// limit is how many bytes may be in quarantine.
+func (g *Guard) limit() int64 {
+	if g.cfg.Arena == nil {
+		return math.MaxInt64
+	}
+	return g.cfg.Arena.Stats().Capacity / 4
 }
 
 // poison ends all use of the Store.

@@ -84,6 +84,7 @@ type Capabilities struct {
 	SoftPin bool
 	Events  bool
 	Remote  bool  // reachable from other hosts
+	Lends   bool  // a Get gives memory of the Store's and costs the reader's arena nothing
 	MaxPut  int64 // largest object in bytes; 0 is unlimited
 }
 

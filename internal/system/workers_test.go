@@ -74,7 +74,7 @@ func (f *fleet) startEncoder(t *testing.T, name, socket string, o options) *enc 
 	eng := encoderEngine(t, o.encodeTime)
 	f.ns = embedding.Namespace{Model: "modelled", Encoder: eng.Spec().Fingerprint, DType: embedding.Float32, Protocol: embedding.A1}
 	store := must[*ram.Client](t)(ram.Dial(t.Context(), ram.ClientConfig{Path: socket, Arena: a}))
-	guard := must[*shared.Guard](t)(shared.NewGuard(shared.GuardConfig{Store: store, ArenaBytes: arenaSize, Logger: quiet}))
+	guard := must[*shared.Guard](t)(shared.NewGuard(shared.GuardConfig{Store: store, Arena: a, Logger: quiet}))
 	local := cache.New(arenaSize / 2)
 	resolver := must[*resolve.Resolver](t)(resolve.New(resolve.Config{Cache: local, Store: guard, Protocol: f.ns.Protocol, Logger: quiet}))
 	publisher := must[*publish.Publisher](t)(publish.New(publish.Config{Store: guard, Protocol: f.ns.Protocol, Logger: quiet}))

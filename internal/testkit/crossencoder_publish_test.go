@@ -205,7 +205,7 @@ func TestNativeIOOwners(t *testing.T) {
 	t.Run("unregister", func(t *testing.T) {
 		f := newFleet(t)
 		c := &client{FaultStore: f.store, closeErr: errors.New("unregister fault")}
-		g, err := store.NewGuard(store.GuardConfig{Store: c, Logger: quiet})
+		g, err := store.NewGuard(store.GuardConfig{Store: c, Arena: f.arena, Logger: quiet})
 		if err != nil {
 			t.Fatal(err)
 		}

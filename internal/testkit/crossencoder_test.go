@@ -102,7 +102,7 @@ func (f *fleet) worker(change func(*config)) *worker {
 		change(&cfg)
 	}
 	var err error
-	w.guard, err = store.NewGuard(store.GuardConfig{Store: w.client, OnUnconfirmed: store.Exit, Logger: quiet,
+	w.guard, err = store.NewGuard(store.GuardConfig{Store: w.client, Arena: f.arena, OnUnconfirmed: store.Exit, Logger: quiet,
 		Fatal: func(err error) { w.fatal = append(w.fatal, err) }})
 	if err != nil {
 		f.Fatal(err)
@@ -225,7 +225,7 @@ func (w *worker) loaded(it resolve.Item, seed byte) {
 // held is how many bytes of the arena are in use.
 func (f *fleet) held() int64 {
 	st := f.arena.Stats()
-	return st.Reserved + st.Committed
+	return st.Reserved + st.Committed + st.Quarantined
 }
 
 // poisoned checks the effects of an unconfirmed completion: the worker is told to exit, later calls fail

@@ -143,7 +143,7 @@ func TestStorageNodeDies(t *testing.T) {
 	a := newArena(t, 32<<20)
 	c := open(t, Config{Addr: m.Addr(), ClientTTL: ttl}, a)
 	// As the roles use it. The Guard is not closed: it owns nothing but the client.
-	guard, err := store.NewGuard(store.GuardConfig{Store: c, ArenaBytes: 32 << 20, Logger: quiet})
+	guard, err := store.NewGuard(store.GuardConfig{Store: c, Arena: a, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -141,7 +141,8 @@ func checkKeys(keys []embedding.Key) error {
 
 // Capabilities implements store.Store. MaxPut is 0 until the Store has been reached.
 func (c *Client) Capabilities() store.Capabilities {
-	return store.Capabilities{Name: "ram", Tenants: true, TTL: true, SoftPin: true, Events: true, MaxPut: c.maxPut.Load()}
+	return store.Capabilities{Name: "ram", Tenants: true, TTL: true, SoftPin: true, Events: true,
+		Lends: c.link.Load() != nil, MaxPut: c.maxPut.Load()}
 }
 
 // Close implements store.Store. Calls in progress end with store.ErrUnavailable, and later ones fail.
