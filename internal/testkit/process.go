@@ -94,8 +94,12 @@ func (p *Process) Kill() {
 	if p.cmd == nil {
 		return
 	}
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // gone already, if it fails
-	<-p.done
+	select {
+	case <-p.done: // its id may be another's by now
+	default:
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // gone already, if it fails
+		<-p.done
+	}
 	p.cmd = nil
 }
 

@@ -34,9 +34,9 @@ type Client struct {
 
 	mute atomic.Bool // no heartbeats, for tests
 
-	turn     chan struct{} // held by whoever changes sessions; guards the fields below
-	rotated  time.Time
-	failures int // to withdraw mappings, in a row
+	turn    chan struct{} // held by whoever changes sessions; guards the fields below
+	rotated time.Time
+	stuck   time.Time // since when too much is in doubt; zero while it is not
 
 	mu     sync.Mutex // guards the fields below
 	closed bool

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"afterimage/internal/arena"
 	"afterimage/internal/embedding"
 	"afterimage/internal/store"
 	"afterimage/internal/testkit"
@@ -314,6 +315,42 @@ func TestQuarantineLimit(t *testing.T) {
 	}
 	close(release)
 	eventually(t, "transfers start again", func() bool { return read("fine", 10).Err == nil })
+}
+
+// When nobody lets go of too much memory for too long, the client closes for good and says so; the
+// arena then knows that it cannot be unmapped.
+func TestGiveUp(t *testing.T) {
+	f := startFake(t)
+	a := newArena(t, 1<<20)
+	f.stubborn = true
+	f.set(func(uint32, []string, [][]byte) []int64 { return []int64{int64(codeTransferFailed)} })
+	c, err := Open(t.Context(), Config{Addr: f.addr, Logger: quiet, GiveUpTimeout: time.Millisecond, CloseTimeout: time.Second}, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g := c.Get(t.Context(), []store.Want{{Key: "k", Bytes: 1 << 19}})[0]; !errors.Is(g.Err, store.ErrUnconfirmed) {
+		t.Fatalf("Get: %v, want ErrUnconfirmed", g.Err)
+	}
+	select {
+	case <-c.Dead():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the client did not give up")
+	}
+	if err := c.Err(); err == nil || !strings.Contains(err.Error(), "524288 of 1048576 bytes") {
+		t.Errorf("Err: %v, want both numbers", err)
+	}
+	if g := c.Get(t.Context(), []store.Want{{Key: "k2", Bytes: 10}})[0]; !errors.Is(g.Err, store.ErrUnavailable) {
+		t.Errorf("Get after giving up: %v, want ErrUnavailable", g.Err)
+	}
+	if err := c.Close(); err == nil || !strings.Contains(err.Error(), "in doubt") {
+		t.Errorf("Close: %v, want that memory is in doubt", err)
+	}
+	if err := a.Close(); !errors.Is(err, arena.ErrQuarantined) {
+		t.Errorf("Close of the arena: %v, want ErrQuarantined", err)
+	}
+	if err := a.Detach(); err != nil {
+		t.Errorf("Detach: %v", err)
+	}
 }
 
 // A mooncake_client of another release is refused at the start, in words.

@@ -37,6 +37,9 @@ type Config struct {
 	// MinBackoff and MaxBackoff bound the pauses between attempts to reach a mooncake_client that is
 	// away; 100 ms and 2 s.
 	MinBackoff, MaxBackoff time.Duration
+	// GiveUpTimeout is how long more than a quarter of the arena may stay in doubt before the client
+	// closes for good; 2 min, twice as long as the server needs to give a transfer up.
+	GiveUpTimeout time.Duration
 	// CloseTimeout bounds Close; 10 s.
 	CloseTimeout time.Duration
 	// Logger takes what happens to the connection, once each; slog.Default.
@@ -53,6 +56,7 @@ func (c Config) withDefaults() Config {
 	c.RemoveWait = cmp.Or(c.RemoveWait, 100*time.Millisecond)
 	c.MinBackoff = cmp.Or(c.MinBackoff, 100*time.Millisecond)
 	c.MaxBackoff = cmp.Or(c.MaxBackoff, 2*time.Second)
+	c.GiveUpTimeout = cmp.Or(c.GiveUpTimeout, 2*time.Minute)
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, 10*time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
@@ -75,7 +79,7 @@ func (c Config) Validate() error {
 		d    time.Duration
 	}{
 		{"CallTimeout", c.CallTimeout}, {"RegisterTimeout", c.RegisterTimeout}, {"ClientTTL", c.ClientTTL},
-		{"RemoveWait", c.RemoveWait}, {"MinBackoff", c.MinBackoff}, {"CloseTimeout", c.CloseTimeout},
+		{"RemoveWait", c.RemoveWait}, {"MinBackoff", c.MinBackoff}, {"GiveUpTimeout", c.GiveUpTimeout}, {"CloseTimeout", c.CloseTimeout},
 	} {
 		if d.d < 0 {
 			return fmt.Errorf("mooncake: %s of %v, want more than 0", d.name, d.d)

@@ -21,7 +21,7 @@
 // reference. It comes back when the late answer arrives; when mooncake_client confirms that it
 // withdrew the mapping, for which the arena first gets a further identity, so that calls go on; or
 // when the process is known to be dead. Beyond a quarter of the arena no transfer starts, and when
-// mooncake_client then refuses to let go three times, the client closes for good (Dead).
+// it stays so for Config.GiveUpTimeout, the client closes for good (Dead).
 //
 // The key of such a transfer is not trusted for Config.ClientTTL: until the master notices that a
 // storage node is dead, it says that objects there exist, and PUTs of them succeed without storing.

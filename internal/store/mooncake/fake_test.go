@@ -21,11 +21,12 @@ type fake struct {
 	addr   string
 	layout *putLayout // nil refuses all
 
-	mu      sync.Mutex // guards the fields below
-	serving bool       // what pings answer
-	mem     map[uuid][]byte
-	base    map[uuid]uint64
-	unmaps  int
+	mu       sync.Mutex // guards the fields below
+	serving  bool       // what pings answer
+	mem      map[uuid][]byte
+	base     map[uuid]uint64
+	unmaps   int
+	stubborn bool // does not let go of memory
 	// on answers gets and puts with one code for each key: 0 or more is success. It runs in a goroutine
 	// of its own for each call.
 	on func(fn uint32, keys []string, mem [][]byte) []int64
@@ -196,6 +197,9 @@ func (f *fake) unmap(body []byte) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.unmaps++
+	if f.stubborn {
+		return single(voidReply, codeInternal, "")
+	}
 	if m := f.mem[id]; m != nil {
 		_ = unix.Munmap(m)
 		delete(f.mem, id)

@@ -190,6 +190,38 @@ func TestStorageNodeDies(t *testing.T) {
 	})
 }
 
+// A storage node that stands still costs the reads that it was asked for, after a while, and nothing
+// else: the cluster goes on, and memory comes back when the transfers are given up.
+func TestStorageNodeStandsStill(t *testing.T) {
+	t.Parallel()
+	m := testkit.StartMooncake(t, testkit.MooncakeConfig{SegmentBytes: -1})
+	node, _ := m.AddNode(256 << 20)
+	a := newArena(t, 32<<20)
+	c := open(t, Config{Addr: m.Addr(), ClientTTL: 2 * time.Second}, a)
+	const size = 4 << 20
+	eventually(t, "the segment is mounted", func() bool { return put(t, c, a, key(1), size, 1) == nil })
+	node.Signal(syscall.SIGSTOP)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	g := c.Get(ctx, []store.Want{{Key: key(1), Bytes: size}})[0]
+	if d := time.Since(start); !errors.Is(g.Err, store.ErrUnconfirmed) || d > 3*time.Second {
+		t.Errorf("Get of 500 ms from a node that stands still: %v after %v, want ErrUnconfirmed", g.Err, d)
+	}
+	if _, err := exists(t, c, key(2)); err != nil {
+		t.Errorf("Exists meanwhile: %v", err)
+	}
+	if a.Stats().Quarantined != size {
+		t.Errorf("%d bytes in quarantine, want %d", a.Stats().Quarantined, size)
+	}
+	idle(t, a)
+	if err := c.Err(); err != nil {
+		t.Errorf("the client gave up: %v", err)
+	}
+	node.Signal(syscall.SIGCONT)
+	eventually(t, "the object is read once its key is trusted", func() bool { return get(t, c, key(1), size, 1) == nil })
+}
+
 // A mooncake_client that stands still holds nobody up beyond its ctx, and what it was doing is in
 // quarantine until it moves again: the read that was given up lands after the caller has left.
 func TestClientStandsStill(t *testing.T) {

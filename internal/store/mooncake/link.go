@@ -17,6 +17,7 @@ type link struct {
 	ping   *conn   // heartbeats only: a PUT blocks its connection
 	reads  []*conn // exists and gets, which the server serves side by side
 	writes []*conn // puts, removes, and what may wait long
+	pid    int     // of the process, set before the link is used; 0 when it cannot be watched
 
 	nextRead, nextWrite atomic.Uint32
 
@@ -82,8 +83,10 @@ func (l *link) write() *conn { return l.writes[int(l.nextWrite.Add(1))%len(l.wri
 // session is one identity of the arena at one mooncake_client.
 type session struct {
 	id      uuid
+	l       *link // on which it was opened
 	proc    *process
 	settled bool // its mapping is gone for good; guarded by quarantine.mu
+	warned  bool // that it could not be withdrawn; guarded by Client.turn
 }
 
 // openSession makes an identity and hands the arena over under it.
@@ -92,7 +95,7 @@ func (l *link) openSession(ctx context.Context, cfg Config, w *window) (*session
 	if err != nil {
 		return nil, err
 	}
-	s := &session{id: newUUID()}
+	s := &session{id: newUUID(), l: l}
 	// Ping first: the server expires only what has pinged once, so the memory of a process that dies
 	// between the two calls would never be given back.
 	if _, err := l.ping.ping(ctx, s.id); err != nil {
@@ -102,5 +105,14 @@ func (l *link) openSession(ctx context.Context, cfg Config, w *window) (*session
 	if err != nil {
 		return nil, fmt.Errorf("hand %d bytes of arena over to mooncake_client: %w", w.bytes, err)
 	}
+	if l.pid == 0 && s.proc.pidfd >= 0 {
+		l.pid = s.proc.pid
+	}
 	return s, nil
+}
+
+// serves says whether the process at the other end is the one that has the mapping of s, which is not
+// known to be dead: only its word counts.
+func (l *link) serves(s *session) bool {
+	return s.l == l || s.proc.pidfd >= 0 && s.proc.pid > 0 && s.proc.pid == l.pid
 }

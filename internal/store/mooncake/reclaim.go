@@ -19,8 +19,6 @@ const (
 	// unmapTimeout bounds the withdrawal of a mapping, which waits for the transfers that run: at most
 	// 60 s, when the server gives one up.
 	unmapTimeout = 65 * time.Second
-	// maxFailures is how many withdrawals may fail in a row once too much of the arena is held.
-	maxFailures = 3
 )
 
 // Fractions of the arena in quarantine: at the first, ranges are fetched back at once; at the second,
@@ -40,9 +38,21 @@ func (c *Client) upkeep(l *link) {
 		c.rotateLocked(l)
 	}
 	c.settleOldLocked(c.ctx, l)
-	if bytes, _, _ := c.held.size(); c.failures >= maxFailures && bytes > c.win.bytes/limitShare {
-		err := fmt.Errorf("%d of %d bytes of the arena are in doubt and mooncake_client does not let go of them", bytes, c.win.bytes)
-		c.cfg.Logger.Error("mooncake: giving up for good: restart this worker", "cause", err)
+	c.giveUpLocked()
+}
+
+// giveUpLocked closes the client for good when too much of the arena has been in doubt for too long.
+func (c *Client) giveUpLocked() {
+	bytes, _, _ := c.held.size()
+	switch {
+	case bytes <= c.win.bytes/limitShare:
+		c.stuck = time.Time{}
+	case c.stuck.IsZero():
+		c.stuck = time.Now()
+	case time.Since(c.stuck) > c.cfg.GiveUpTimeout:
+		err := fmt.Errorf("%d of %d bytes of the arena are in doubt for %v and mooncake_client does not let go of them",
+			bytes, c.win.bytes, time.Since(c.stuck).Round(time.Second))
+		c.cfg.Logger.Error("mooncake: closed for good: restart this worker", "cause", err)
 		c.stop(err)
 	}
 }
@@ -69,7 +79,6 @@ func (c *Client) rotateLocked(l *link) bool {
 	s, err := l.openSession(ctx, c.cfg, c.win)
 	if err != nil {
 		if c.ctx.Err() == nil {
-			c.failures++
 			c.cfg.Logger.Warn("mooncake: no further identity for the arena", "cause", err)
 		}
 		return false
@@ -113,16 +122,12 @@ func (c *Client) settleOldLocked(ctx context.Context, l *link) {
 	old := slices.Clone(c.old)
 	c.mu.Unlock()
 	for _, s := range old {
-		err := c.withdrawOne(ctx, l, s)
-		if err != nil {
-			if ctx.Err() == nil {
-				c.failures++
-				c.cfg.Logger.Warn("mooncake: a mapping of the arena was not withdrawn", "cause", err)
-			}
-			continue
+		if err := c.withdrawOne(ctx, l, s); err == nil {
+			c.settleLocked(s)
+		} else if ctx.Err() == nil && !s.warned {
+			s.warned = true
+			c.cfg.Logger.Warn("mooncake: a mapping of the arena is not withdrawn yet", "cause", err)
 		}
-		c.failures = 0
-		c.settleLocked(s)
 	}
 }
 
@@ -142,8 +147,8 @@ func (c *Client) withdrawOne(ctx context.Context, l *link, s *session) error {
 	if s.proc.dead() {
 		return nil
 	}
-	if l == nil {
-		return errors.New("mooncake_client is away and not known to be dead")
+	if l == nil || !l.serves(s) {
+		return errors.New("the mooncake_client that has it is away, and not known to be dead")
 	}
 	ctx, cancel := timeout(ctx, unmapTimeout)
 	defer cancel()
