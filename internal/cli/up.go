@@ -67,6 +67,11 @@ func (c *upCmd) Run(a *app) error {
 	}
 	probe.Close()
 
+	return a.supervise(l, log, notice)
+}
+
+// supervise runs the fleet until a signal comes or its start fails.
+func (a *app) supervise(l *config.Loaded, log *slog.Logger, notice string) error {
 	now, cut := context.WithCancel(context.WithoutCancel(a.ctx))
 	defer cut()
 	ctx, stop := interruptible(a.ctx, cut)
@@ -75,26 +80,25 @@ func (c *upCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	err = s.Start(ctx)
-	table := s.Status()
-	if err == nil {
-		err = announce(a.Stdout, table, notice)
+	if err = s.Start(ctx); err == nil {
+		err = announce(a.Stdout, s.Status(), notice)
 	} else if ctx.Err() == nil {
 		fmt.Fprintln(a.Stderr)
-		_ = supervise.WriteTable(a.Stderr, table)
+		_ = supervise.WriteTable(a.Stderr, s.Status())
 		fmt.Fprintln(a.Stderr)
 	}
 	if err == nil {
 		<-ctx.Done()
 	}
-	if ctx.Err() != nil {
-		err = nil // told to stop
+	interrupted := ctx.Err() != nil
+	if interrupted {
+		err = nil
 		log.Info("stopping", "why", context.Cause(ctx))
 	}
 	if stopErr := s.Stop(now); stopErr != nil {
 		return stopErr
 	}
-	if ctx.Err() != nil {
+	if interrupted {
 		log.Info("stopped")
 	}
 	return err

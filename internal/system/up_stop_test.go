@@ -104,8 +104,7 @@ func TestSignalStopsAll(t *testing.T) {
 // TestStopLetsAnAnswerEnd stops a fleet while it answers: the client's stream comes to a proper end.
 func TestStopLetsAnAnswerEnd(t *testing.T) {
 	u := startUp(t, pair(t, model.MLP)...)
-	body := `{"messages":[{"role":"user","content":"Tell me a long story."}],"stream":true,"max_tokens":500}`
-	resp, err := u.client.HTTP.Post(u.url+"/v1/chat/completions", "application/json", strings.NewReader(body))
+	resp, err := u.client.HTTP.Post(u.url+"/v1/chat/completions", "application/json", strings.NewReader(story))
 	if err != nil {
 		t.Fatal(err)
 	}
