@@ -133,8 +133,8 @@ func (a *Arena) Stats() Stats {
 	return st
 }
 
-// File returns the memfd behind the arena, for passing to a neighbour; nil in race builds. It belongs
-// to the arena, which closes it. Reopen it read-only through /proc/self/fd before giving it away.
+// File returns the memfd behind the arena, which is writable; nil for Go memory. It belongs to the
+// arena, which closes it. What neighbours get is Share.
 func (a *Arena) File() *os.File { return a.region.file }
 
 // Close unmaps the region. It fails, and changes nothing, while ranges are in use. With ranges in

@@ -5,19 +5,60 @@
 //
 // # Data path
 //
-// A PUT reserves room, streams the bytes into the Server's arena and commits; a GET streams them
-// from there into the arena of the client. Objects are bounded by Config.MaxBytes and leave in the
-// order in which they were last read. What is being read is never evicted, and a PUT that cannot fit
-// is refused before a byte of it is sent. Whoever gets an object checks it against its key and
-// contract: the Store does not look inside.
+// Client and Server show each other their arenas once, as read-only descriptors over the socket. From
+// then on a GET is a loan: the Server says where in its memory the object lies, and the client makes
+// a Buf of that, whatever its size. A PUT is one copy: the client says where in its memory the object
+// lies, and the Server copies it into room that it reserved, checks its own copy, and only then lets
+// it be found. The client's memory may change at any time, so nothing is ever checked there.
+//
+// Where memory cannot be shown (race builds, connections that are no sockets, Bufs of another arena,
+// ClientConfig.Copy) the same calls stream the bytes over the connection. Callers need not know.
+//
+// # Loans
+//
+// A loan ends when the client returns it, with the last reference of its Buf, or when the client's
+// process is gone; never by the Server's will, since there is no way to stop a reader. Three rules
+// follow from that:
+//
+//   - All loans of a client belong to one connection, its link, which carries no calls. The client
+//     closes it when it holds no loan and wants none. The Server takes the end of it, and nothing
+//     else, for the end of the loans: a client that talks nonsense is ignored and stays a reader.
+//   - A client that gave up a GET does not know whether it was lent something. It closes the lane and
+//     says on its link which request was not answered; the Server takes back what that one was lent, or
+//     refuses to answer it if it reads it only then.
+//   - Memory that is on loan as a Server closes is not used again. It stays readable, since each side
+//     maps it for itself, until the last loan is back. The client asks its holders to let go then: the
+//     whole memory of the old Store lives as long as one of them.
+//
+// Loans hold at most half the Store; what is beyond is streamed. When a PUT lacks room the Server
+// recalls loans, the oldest first, and the PUT waits up to 100 ms for them. A holder that listens to
+// Buf.OnRecall (package cache does) puts a copy in the place of the loan, or drops it; a loan that a
+// request is using comes back when the request is done. A PUT that does not fit then is refused.
+//
+// A PUT by loan that its client gave up is never stored: the client may have used its memory for
+// something else before the copy was complete. The client closes the lane before it takes its memory
+// back, and the Server looks for that after the copy and before the commit.
+//
+// # Room
+//
+// Objects are bounded by Config.MaxBytes and leave in the order in which they were last read, those
+// with a soft pin last. What is being read or lent is never evicted. A tenant with a quota
+// (Config.Quota) makes room at its own cost. Objects with a time to live leave at the end of it. Past
+// 97 % the Server evicts ahead of need, down to 94 %, so that PUTs seldom wait for it.
+//
+// # What is not there
+//
+// A sketch, in a region of its own that clients map as well, tells for sure that a key is not stored.
+// It is updated before a PUT is answered, so an Exists for keys that it excludes is answered without a
+// call, once the client has seen that the Server's process is still there.
 //
 // # Connections
 //
-// A connection carries one call at a time, so a reply can only meet the call that asked for it. A
-// call that is cancelled or late closes its connection, which is never used again. Reads and writes
-// have connections of their own: a slow PUT never holds up a GET. Room that a connection reserved
-// goes back when the connection ends, so a writer that dies half way leaves nothing behind and never
-// blocks its key: whoever commits first stores, and all others are told that the object is there.
+// A lane carries one call at a time, so a reply can only meet the call that asked for it. A call that
+// is cancelled or late closes its lane, which is never used again. Reads and writes have lanes of
+// their own: a slow PUT never holds up a GET. Room that a lane reserved goes back when the lane ends,
+// so a writer that dies half way leaves nothing behind and never blocks its key: whoever commits first
+// stores, and all others are told that the object is there.
 //
 // # Wire format
 //
@@ -36,8 +77,13 @@
 // The body follows. Limits: 512 items, 4096 bytes of key, 256 bytes of tenant, 4 MiB of body. A
 // frame that breaks one is answered with status malformed and a text, and the connection is closed.
 //
-//	op 1 hello      request  u32 version (1), u32 process id
-//	                reply    u32 version, u32 reserved, u64 epoch, u64 largest object in bytes
+//	op 1 hello      request  u32 version (2), u32 process id, u32 flags (1 make a link), u32 reserved,
+//	                         u64 link to join or 0, u64 number of the lane in it, u64 bytes of memory;
+//	                         with flag 1 and memory, its descriptor
+//	                reply    u32 version, u32 flags (1 the link is made or joined, 2 the Server maps the
+//	                         client's memory), u64 epoch, u64 largest object in bytes, u64 link,
+//	                         u64 bytes of memory, u64 bytes of the sketch; of a link that is made, the
+//	                         descriptors of both
 //	op 2 exists     request  count x (u16 key bytes, key)
 //	                reply    count x i64 object bytes, -1 when it is not there
 //	op 3 get        request  count x (u64 most bytes, u8 exact, u8 reserved, u16 key bytes, key)
@@ -56,7 +102,22 @@
 //	op 8 event      from the server: u64 sequence number, u8 kind (1 stored, 2 removed, 3 resync),
 //	                u8 reserved, u16 key bytes, key
 //
-// Statuses: 0 ok, 1 miss, 2 rejected, 3 exists, 4 malformed.
+//	op 9 lend       request  as get
+//	                reply    count x (u8 status, 7 reserved, u64 object bytes, u64 offset in the Server's
+//	                         memory, u64 loan), then the objects with status ok, in order
+//	op 10 take      request  u64 offset in the client's memory, then as reserve
+//	                reply    status ok, exists or rejected (a text)
+//
+// On a link, unanswered:
+//
+//	op 11 return    from the client: count x u64 loan
+//	op 12 lane end  from the client: count x (u64 lane, u64 request that was not answered, or 0)
+//	op 13 recall    from the server: count x u64 loan
+//
+// Statuses: 0 ok, 1 miss, 2 rejected, 3 exists, 4 malformed, 5 lent.
+//
+// Descriptors are those of sealed memfds, opened for reading, sent with the first byte of their frame
+// (SCM_RIGHTS). Offsets and lengths are checked against the mapping, by both sides.
 //
 // hello is the first frame of a connection. The epoch is random per server process: when it changes,
 // the Store has lost everything, and clients forget what they knew. A Store and a client of different

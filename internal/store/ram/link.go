@@ -3,14 +3,11 @@
 package ram
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync"
-	"time"
 
 	"afterimage/internal/arena"
 	"afterimage/internal/embedding"
@@ -39,95 +36,6 @@ type link struct {
 
 	sketchMu sync.RWMutex // held while the sketch is read or unmapped
 	sketch   *sketch      // nil when the Store's cannot be used
-}
-
-// connected returns the link to join with nc, making one if need be; nil where objects are streamed.
-func (c *Client) connected(ctx context.Context, nc net.Conn) (*link, error) {
-	if _, ok := nc.(*net.UnixConn); !ok || c.cfg.Copy || c.cfg.Arena == nil {
-		return nil, nil
-	}
-	select {
-	case c.linking <- struct{}{}:
-		defer func() { <-c.linking }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if l := c.link.Load(); l != nil {
-		return l, nil
-	}
-	if e := c.linkless.Load(); e != 0 && e == c.epoch.Load() {
-		return nil, nil
-	}
-	memory, err := c.cfg.Arena.Share()
-	if err != nil {
-		return nil, nil // Go memory, in a race build
-	}
-	defer memory.Close()
-	own, err := c.dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, func() { own.Close() })
-	l, err := c.makeLink(own, memory)
-	if l == nil {
-		own.Close()
-	}
-	if !stop() && l != nil {
-		c.lose(l)
-		return nil, ctx.Err()
-	}
-	return l, err
-}
-
-// makeLink exchanges memory with the Store. It returns nil when the Store lends nothing.
-func (c *Client) makeLink(nc net.Conn, memory *os.File) (*link, error) {
-	cn := newConn(c, nc)
-	a := ask{pid: uint32(os.Getpid()), flags: flagLink, memory: uint64(c.cfg.Arena.Stats().Capacity)}
-	g, err := cn.hello(a, []*os.File{memory})
-	if err != nil {
-		closeAll(cn.src.take(0))
-		return nil, err
-	}
-	c.noteEpoch(g)
-	files := cn.src.take(2)
-	defer closeAll(files)
-	if g.flags&flagLink == 0 || files == nil {
-		c.linkless.Store(g.epoch)
-		return nil, nil
-	}
-	l := &link{c: c, nc: nc, in: cn.in, id: g.link, shown: g.flags&flagMemory != 0,
-		wake: make(chan struct{}, 1), gone: make(chan struct{}), loans: make(map[uint64]*arena.Buf)}
-	if l.memory, err = arena.MapShared(files[0], g.memory); err != nil {
-		c.linkless.Store(g.epoch) // no address space, most likely: streaming goes on
-		return nil, nil
-	}
-	l.sketch = mapSketch(files[1], g.sketch)
-	nc.SetDeadline(time.Time{})
-	c.link.Store(l)
-	go l.read()
-	go l.write()
-	return l, nil
-}
-
-// mapSketch returns nil for a sketch that cannot be used: every key is asked for then.
-func mapSketch(f *os.File, n int64) *sketch {
-	m, err := arena.MapShared(f, n)
-	if err != nil {
-		return nil
-	}
-	defer m.Close() // stays mapped while the sketch holds its Buf
-	s, err := openSketch(m)
-	if err != nil {
-		return nil
-	}
-	return s
-}
-
-// lose ends the use of a link for new calls. Its loans stay.
-func (c *Client) lose(l *link) {
-	if c.link.CompareAndSwap(l, nil) {
-		l.leave()
-	}
 }
 
 // borrow makes a Buf of a loan. An error means that the Store lent what is not in its memory.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -423,5 +424,43 @@ func TestOneObjectTwice(t *testing.T) {
 		t.Error("an object was evicted before its second use")
 	}
 	gots[1].Buf.Release()
+	l.settled()
+}
+
+// C01, T07: readers that hold objects for long, on loan and in the middle of a reply, see their own
+// bytes while writers turn the whole Store over around them.
+func TestSlowReadersUnderChurn(t *testing.T) {
+	l := newLending(t, 8*mib)
+	c, a := l.client(4 * mib)
+	g, dialer := gatedDial(l.path)
+	slow := dial(t, ClientConfig{Arena: newArena(t, 4*mib), DialFunc: dialer})
+	const n = 700 << 10
+	mustPut(t, c, a, "lent", n, 1)
+	mustPut(t, c, a, "sent", n, 2)
+	loan := borrow(t, c, "lent")
+	shut := make(chan struct{})
+	g.set(shut, nil)
+	got := make(chan store.Got)
+	go func() { got <- slow.Get(t.Context(), []store.Want{{Key: "sent", Bytes: n}})[0] }()
+	<-g.waiting
+	eventually(t, "the reply to be on its way", func() bool { return l.srv.Stats().Hits == 2 })
+	for i := range 100 { // eight times the Store
+		mustPut(t, c, a, embedding.Key(fmt.Sprint("churn", i)), n, byte(10+i))
+	}
+	g.set(nil, nil)
+	close(shut)
+	sent := <-got
+	if sent.Err != nil || !all(sent.Buf, 2) {
+		t.Errorf("the slow reply: %v, or other bytes", sent.Err)
+	} else {
+		sent.Buf.Release()
+	}
+	if !all(loan, 1) {
+		t.Error("the loan changed")
+	}
+	loan.Release()
+	if st := l.srv.Stats(); st.Evictions < 80 {
+		t.Errorf("%d evictions, want a Store that was turned over", st.Evictions)
+	}
 	l.settled()
 }

@@ -4,7 +4,6 @@ package ram
 
 import (
 	"container/list"
-	"errors"
 	"sync"
 	"time"
 
@@ -34,17 +33,6 @@ type tenant struct {
 	name  string
 	bytes int64     // of objects and uploads
 	lru   list.List // of *object, front is the warmest
-}
-
-// upload is room that one connection reserved and has not committed. Uploads do not claim their key:
-// the first commit wins, so a writer that stalls or dies holds up nobody.
-type upload struct {
-	key      embedding.Key
-	buf      *arena.Buf
-	tenant   *tenant
-	ttl      time.Duration
-	soft     bool
-	deadline time.Time
 }
 
 // shelf holds the objects. Its cost of an object is its bytes: what an embedding costs to compute
@@ -198,65 +186,6 @@ func (s *shelf) unlinkLocked(o *object) {
 func (s *shelf) freeLocked(o *object) {
 	s.used -= int64(o.buf.Len())
 	o.buf.Release()
-}
-
-// commit stores a filled upload and ends it in every case. stored is false, without an error, when
-// another writer was first. An upload past its deadline is refused.
-func (s *shelf) commit(u *upload) (stored bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	switch {
-	case s.closed:
-		s.abortLocked(u)
-		return false, errors.New("the Store is closing")
-	case now.After(u.deadline):
-		s.n.rejected++
-		s.abortLocked(u)
-		return false, errors.New("the upload is past its deadline")
-	case s.findLocked(u.key) != nil:
-		s.n.duplicates++
-		s.dropLocked(u)
-		return false, nil
-	}
-	u.buf.Commit()
-	n := int64(u.buf.Len())
-	s.held -= n
-	s.uploads--
-	s.used += n
-	o := &object{key: u.key, buf: u.buf, tenant: u.tenant, soft: u.soft, due: -1}
-	o.place = s.orderOf(o).PushFront(o)
-	o.mine = o.tenant.lru.PushFront(o)
-	if u.ttl > 0 {
-		o.expires = now.Add(u.ttl)
-		s.expiry.add(o)
-	}
-	s.objects[u.key] = o
-	s.sketch.add(u.key)
-	s.n.puts++
-	s.feed.publish(store.Stored, u.key)
-	s.nudge()
-	return true, nil
-}
-
-// abort gives back the room of an upload that will not be committed.
-func (s *shelf) abort(u *upload) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.abortLocked(u)
-}
-
-func (s *shelf) abortLocked(u *upload) {
-	s.n.aborted++
-	s.dropLocked(u)
-}
-
-// dropLocked ends an upload, for whatever reason, without storing it.
-func (s *shelf) dropLocked(u *upload) {
-	s.held -= int64(u.buf.Len())
-	s.uploads--
-	s.chargeLocked(u.tenant, -int64(u.buf.Len()))
-	u.buf.Abort()
 }
 
 // remove unlinks an object; those who read it finish.
