@@ -41,7 +41,7 @@ type Client struct {
 	mu     sync.Mutex // guards the fields below
 	closed bool
 	link   *link      // nil while mooncake_client is away
-	sess   *session   // of link
+	sess   *session   // of link; nil without one
 	old    []*session // earlier ones, whose mappings may still exist
 	cause  error      // why link is nil
 	joined chan struct{}
@@ -99,8 +99,8 @@ func (c *Client) Wait(ctx context.Context) error {
 	}
 }
 
-// Dead is closed when the client gave up for good: memory that is in doubt cannot be had back. The
-// worker turns unready then, drains by encoding and is restarted. Err says why.
+// Dead is closed when the client is closed, or gave up for good: memory that is in doubt cannot be had
+// back. The worker turns unready then, drains by encoding and is restarted. Err says why.
 func (c *Client) Dead() <-chan struct{} { return c.ctx.Done() }
 
 // Err returns why the client is of no use any more, or nil.
@@ -192,16 +192,30 @@ func (c *Client) Close() error {
 	return c.win.close()
 }
 
-// part gives the connections up and returns them, for closing.
+// part gives the connections and their session up, and returns the connections for closing.
 func (c *Client) part(cause error) *link {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.link
 	c.link, c.cause = nil, cause
+	if c.sess != nil {
+		c.old = append(c.old, c.sess)
+		c.sess = nil
+	}
 	if l != nil {
 		c.joined = make(chan struct{})
 	}
 	return l
+}
+
+// bound returns a context for one call: that of the caller, Config.CallTimeout, or the end of c.
+func (c *Client) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := timeout(ctx, c.cfg.CallTimeout)
+	stop := context.AfterFunc(c.ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // timeout bounds a call by its ctx and d.

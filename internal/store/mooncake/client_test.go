@@ -353,6 +353,55 @@ func TestGiveUp(t *testing.T) {
 	}
 }
 
+// Close ends the calls that do not end by themselves, and gets their memory back.
+func TestCloseEndsCalls(t *testing.T) {
+	f := startFake(t)
+	a := newArena(t, 1<<20)
+	c, err := Open(t.Context(), Config{Addr: f.addr, Logger: quiet, CloseTimeout: 200 * time.Millisecond}, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entered, release := make(chan struct{}, 2), make(chan struct{})
+	defer close(release)
+	f.mu.Lock()
+	f.exist = func(keys []string) []int64 {
+		entered <- struct{}{}
+		<-release
+		return []int64{0}
+	}
+	f.mu.Unlock()
+	f.set(func(uint32, []string, [][]byte) []int64 {
+		entered <- struct{}{}
+		<-release
+		return []int64{1}
+	})
+	failed := make(chan error, 2)
+	go func() {
+		_, err := c.Exists(context.Background(), []embedding.Key{"k"})
+		failed <- err
+	}()
+	go func() {
+		failed <- c.Get(context.Background(), []store.Want{{Key: "k", Bytes: 10}})[0].Err
+	}()
+	<-entered
+	<-entered
+	start := time.Now()
+	if err := c.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("Close took %v", d)
+	}
+	for range 2 {
+		if err := <-failed; !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrUnconfirmed) {
+			t.Errorf("a call that Close ended: %v", err)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+}
+
 // A mooncake_client of another release is refused at the start, in words.
 func TestWrongRelease(t *testing.T) {
 	for _, tc := range []struct {

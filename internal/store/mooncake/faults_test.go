@@ -80,7 +80,10 @@ func TestClientKilledDuringTransfers(t *testing.T) {
 	eventually(t, "the load runs", func() bool { return good.Load() > 20 })
 	for range 2 {
 		m.Client.Kill()
-		eventually(t, "the loss is noticed", func() bool { return !c.Stats().Connected })
+		eventually(t, "the loss is noticed, and all memory comes back", func() bool {
+			st := c.Stats()
+			return !st.Connected && st.QuarantineRanges == 0
+		})
 		if err := get(t, c, key(100), size, 0); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("Get without a mooncake_client: %v, want ErrUnavailable", err)
 		}

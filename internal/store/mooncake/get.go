@@ -141,7 +141,7 @@ func (c *Client) missing(ctx context.Context, l *link, reads []*read) {
 	for i, r := range reads {
 		keys[i] = r.key
 	}
-	ctx, cancel := timeout(ctx, c.cfg.CallTimeout)
+	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	rs, err := l.read().exist(ctx, keys)
 	if err != nil {

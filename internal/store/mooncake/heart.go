@@ -27,6 +27,7 @@ func (c *Client) run(l *link) {
 	pause := c.cfg.MinBackoff
 	for c.ctx.Err() == nil {
 		if l == nil {
+			c.upkeep(nil)
 			t := time.NewTimer(pause)
 			select {
 			case <-t.C:
@@ -60,9 +61,6 @@ func (c *Client) join(ctx context.Context) (*link, error) {
 		l.close()
 		s.proc.close() // it forgets the mapping without pings, and nothing was ever sent under it
 		return nil, errClosed
-	}
-	if c.sess != nil {
-		c.old = append(c.old, c.sess)
 	}
 	c.link, c.sess, c.cause = l, s, nil
 	close(c.joined)

@@ -50,7 +50,7 @@ func (c *Client) existSome(ctx context.Context, keys []embedding.Key, states []s
 		return err
 	}
 	defer c.leave()
-	ctx, cancel := timeout(ctx, c.cfg.CallTimeout)
+	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	rs, err := l.read().exist(ctx, asked)
 	if err != nil {
@@ -98,7 +98,7 @@ func (c *Client) removeOne(ctx context.Context, k embedding.Key) error {
 		return err
 	}
 	defer c.leave()
-	ctx, cancel := timeout(ctx, c.cfg.CallTimeout)
+	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	for end := time.Now().Add(c.cfg.RemoveWait); ; {
 		r, err := l.write().remove(ctx, string(k))

@@ -28,14 +28,17 @@ const (
 	limitShare  = 4
 )
 
-// upkeep brings quarantined ranges back, and retries removals. The heart calls it once a second.
+// upkeep brings quarantined ranges back, and retries removals. The heart calls it once a second, and
+// without connections while there are none.
 func (c *Client) upkeep(l *link) {
 	c.turn <- struct{}{}
 	defer func() { <-c.turn }()
 	c.wary.expire()
-	c.retryRemovals(l)
-	if c.shouldRotate() {
-		c.rotateLocked(l)
+	if l != nil {
+		c.retryRemovals(l)
+		if c.shouldRotate() {
+			c.rotateLocked(l)
+		}
 	}
 	c.settleOldLocked(c.ctx, l)
 	c.giveUpLocked()
@@ -98,8 +101,11 @@ func (c *Client) rotateLocked(l *link) bool {
 // lostMapping is called when every key of a call under s was refused. It reports whether the call may
 // be repeated: s had lost its mapping, for lack of pings, and there is another one.
 func (c *Client) lostMapping(ctx context.Context, l *link, s *session) bool {
-	ctx, cancel := timeout(ctx, c.cfg.CallTimeout)
+	ctx, cancel := c.bound(ctx)
 	defer cancel()
+	if mapped, err := l.read().mapped(ctx, c.win.base, s.id); err != nil || mapped {
+		return false // the call was wrong by itself
+	}
 	select {
 	case c.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -107,10 +113,7 @@ func (c *Client) lostMapping(ctx context.Context, l *link, s *session) bool {
 	}
 	defer func() { <-c.turn }()
 	if nl, ns := c.current(); nl != l || ns != s {
-		return nl != nil
-	}
-	if mapped, err := l.read().mapped(ctx, c.win.base, s.id); err != nil || mapped {
-		return false
+		return nl != nil // another call was here first
 	}
 	c.cfg.Logger.Warn("mooncake: mooncake_client dropped the arena; handing it over again")
 	return c.rotateLocked(l)
@@ -124,7 +127,7 @@ func (c *Client) settleOldLocked(ctx context.Context, l *link) {
 	for _, s := range old {
 		if err := c.withdrawOne(ctx, l, s); err == nil {
 			c.settleLocked(s)
-		} else if ctx.Err() == nil && !s.warned {
+		} else if ctx.Err() == nil && !s.warned && c.held.holds(s) {
 			s.warned = true
 			c.cfg.Logger.Warn("mooncake: a mapping of the arena is not withdrawn yet", "cause", err)
 		}
