@@ -3,7 +3,9 @@
 package cli
 
 import (
+	"context"
 	"os"
+	"slices"
 
 	"afterimage/internal/bench"
 )
@@ -11,6 +13,8 @@ import (
 // benchCmd measures.
 type benchCmd struct {
 	Smoke       smokeCmd       `cmd:"" help:"What every installation should hold: a Store hit against an encode, what the gateway adds, idle memory, start time."`
+	Resolver    resolverCmd    `cmd:"" help:"What a Store hit, a partial hit and a miss cost the resolver, by size and number of objects."`
+	Publish     publishCmd     `cmd:"" help:"What a PUT costs next to a memcpy and a checksum of the same bytes, and what a request pays for it."`
 	StubWorkers stubWorkersCmd `cmd:"" hidden:"" help:"Workers that do no work, for measuring a gateway."`
 }
 
@@ -47,6 +51,40 @@ func (c *smokeCmd) Run(a *app) error {
 		return err
 	}
 	return c.report(a, report)
+}
+
+// resolverCmd runs bench resolver.
+type resolverCmd struct {
+	benchFlags `embed:""`
+}
+
+// Run is called by the parser.
+func (c *resolverCmd) Run(a *app) error { return c.storeBench(a, bench.StoreBench.Resolver) }
+
+// publishCmd runs bench publish.
+type publishCmd struct {
+	benchFlags `embed:""`
+}
+
+// Run is called by the parser.
+func (c *publishCmd) Run(a *app) error { return c.storeBench(a, bench.StoreBench.Publish) }
+
+// storeBench runs one of the benchmarks of the reuse core.
+func (f *benchFlags) storeBench(a *app, run func(bench.StoreBench, context.Context) (bench.Report, error)) error {
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	ctx, stop := interruptible(a.ctx, func() { os.Exit(exitFailure) })
+	defer stop()
+	b := bench.DefaultStoreBench()
+	b.Binary, b.Env, b.Progress = binary, a.Env, a.Stderr
+	b.Redis = slices.Contains([]string{"redis", "all", "installed"}, f.Peer)
+	report, err := run(b, ctx)
+	if err != nil {
+		return err
+	}
+	return f.report(a, report)
 }
 
 // report prints r and, with --check, ends the program with its verdict.

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/zeebo/xxh3"
+
+	"afterimage/internal/embedding"
+	"afterimage/internal/publish"
+	"afterimage/internal/store"
+)
+
+// Targets of bench publish.
+const (
+	maxPutUS    = 40   // what a PUT may add per object
+	maxPutRatio = 1.15 // of a memcpy and a checksum of the same bytes
+)
+
+// Publish measures what PUTs cost, and what a request pays for a publication.
+func (b StoreBench) Publish(ctx context.Context) (rep Report, err error) {
+	p := newProgress(b.Progress)
+	defer p.end()
+	p.step("starting a Store")
+	rig, err := b.start(ctx)
+	if err != nil {
+		return rep, err
+	}
+	defer func() { err = errors.Join(err, rig.stop()) }()
+	rep = Report{Name: "publish", Note: "Store in a process of its own over a unix socket; " + Machine()}
+	for _, size := range b.Sizes {
+		for _, n := range b.Counts {
+			x := &publishRun{StoreBench: b, storeRig: rig, name: fmt.Sprintf("%dx%s", n, sizeName(size))}
+			p.step("%s", x.name)
+			if err := x.measure(ctx, n, size); err != nil {
+				return rep, err
+			}
+			rep.Rows = append(rep.Rows, x.rows...)
+		}
+	}
+	loss, err := rig.lossRows(ctx)
+	rep.Rows = append(rep.Rows, loss...)
+	return rep, err
+}
+
+// publishRun measures one size and count.
+type publishRun struct {
+	StoreBench
+	*storeRig
+	name string
+	o    *objects
+	rows []Row
+}
+
+func (x *publishRun) measure(ctx context.Context, n, size int) (err error) {
+	if x.o, err = x.make("put", n, size); err != nil {
+		return err
+	}
+	defer x.o.release()
+	put := &way{name: "PUT", run: func() error { return x.puts(ctx) }, check: func() error { return x.stored(ctx) }}
+	pub, err := publish.New(publish.Config{Store: x.lend, Protocol: embedding.A1, Logger: quietLog})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pub.Close(ctx)) }()
+	// What the request pays, and what it takes until the objects are there.
+	call := &way{name: "publish", run: func() error { x.publish(pub); return nil }}
+	call.check = func() error { return errors.Join(pub.Flush(ctx), x.stored(ctx)) }
+	whole := &way{name: "publish and flush", check: func() error { return x.stored(ctx) }}
+	whole.run = func() error { x.publish(pub); return pub.Flush(ctx) }
+	base := x.baseline()
+	ways := []*way{put, base, call, whole}
+	var peer *way
+	if x.redis != nil {
+		peer = &way{name: "redis SET", run: x.sets, check: x.redisTidy}
+		ways = append(ways, peer)
+	}
+	if err := x.Rounds.measure(ctx, ways...); err != nil {
+		return err
+	}
+	x.rows = append(x.rows,
+		Absolute(x.name+" PUT", "p50 us", put.p50(), float64(n)*maxPutUS+maxPutRatio*base.p50()),
+		Against(x.name+" PUT", "p50 us", put.p50(), "memcpy+checksum", base.p50(), 0),
+		Absolute(x.name+" Publish, as the request pays", "p50 us", call.p50(), 0),
+		Absolute(x.name+" Publish until stored", "p50 us", whole.p50(), 0),
+		Absolute(x.name+" registrations per PUT", "count", 0, 0),
+	)
+	if peer != nil {
+		x.rows = append(x.rows, Against(x.name+" PUT", "p50 us", put.p50(), "redis", peer.p50(), 0))
+	} else if x.Redis {
+		row := Missing(x.name+" PUT", "p50 us", x.noRedis)
+		row.Peer = "redis"
+		x.rows = append(x.rows, row)
+	}
+	return nil
+}
+
+func (x *publishRun) puts(ctx context.Context) error {
+	for i, b := range x.o.bufs {
+		if err := x.lend.Put(ctx, x.o.items[i].Key, b, store.PutOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *publishRun) publish(p *publish.Publisher) {
+	for i, b := range x.o.bufs {
+		p.Publish(x.o.items[i].Key, b, x.o.metas[i])
+	}
+}
+
+// stored verifies what the Store has and takes it away again. Its memory stays faulted in.
+func (x *publishRun) stored(ctx context.Context) (err error) {
+	wants := make([]store.Want, len(x.o.items))
+	for i, it := range x.o.items {
+		wants[i] = store.Want{Key: it.Key, Bytes: x.o.bufs[i].Len(), Exact: true}
+	}
+	for i, g := range x.lend.Get(ctx, wants) {
+		if g.Err != nil {
+			err = errors.Join(err, g.Err)
+			continue
+		}
+		if !bytes.Equal(g.Buf.Bytes(), x.o.bufs[i].Bytes()) {
+			err = errors.Join(err, errors.New("other bytes than were put"))
+		}
+		g.Buf.Release()
+	}
+	return errors.Join(err, x.lend.Remove(ctx, x.o.keys()))
+}
+
+// baseline copies the same bytes and sums the copy.
+func (x *publishRun) baseline() *way {
+	dst := make([][]byte, len(x.o.bufs))
+	for i, b := range x.o.bufs {
+		dst[i] = make([]byte, b.Len())
+	}
+	return &way{name: "memcpy and checksum", run: func() error {
+		for i, b := range x.o.bufs {
+			copy(dst[i], b.Bytes())
+			_ = xxh3.Hash(dst[i])
+		}
+		return nil
+	}}
+}
+
+func (x *publishRun) sets() error {
+	for i, b := range x.o.bufs {
+		if err := x.redis.set(string(x.o.items[i].Key), b.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// redisTidy takes the objects away again; SET of a key that is there would measure something else.
+func (x *publishRun) redisTidy() error {
+	for _, it := range x.o.items {
+		if err := x.redis.del(string(it.Key)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
