@@ -22,6 +22,9 @@ type Buf struct {
 	quarantines int // in force; guarded by a.mu
 }
 
+// note keeps what is done to the range, for the debug build.
+func (b *Buf) note(op string) { b.trace.add(op) }
+
 // Bytes returns the range. It is written only between Reserve and Commit, and read only by holders of
 // a reference.
 func (b *Buf) Bytes() []byte { b.mustLive("Bytes"); return b.mem }

@@ -32,10 +32,10 @@ type event struct {
 	n  int
 }
 
-func (b *Buf) note(op string) {
+// add notes op and who asked for it: the caller of the method of Buf that called note.
+func (t *trace) add(op string) {
 	e := event{op: op}
-	e.n = runtime.Callers(2, e.pc[:])
-	t := &b.trace
+	e.n = runtime.Callers(3, e.pc[:])
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.events = append(t.events, e); len(t.events) > keepEvents+1 {

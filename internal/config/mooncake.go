@@ -47,6 +47,7 @@ func LoadMooncake(env []string, warn func(string)) (Mooncake, error) {
 		}
 	}
 	if path == "" {
+		//lint:ignore ST1005 the words are vLLM's own, which people search for
 		return Mooncake{}, errors.New("The environment variable 'MOONCAKE_CONFIG_PATH' is not set.")
 	}
 	f, err := os.Open(path)
