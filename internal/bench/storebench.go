@@ -75,6 +75,11 @@ func (c *counting) Get(ctx context.Context, wants []store.Want) []store.Got {
 	return c.Store.Get(ctx, wants)
 }
 
+// NoneStored implements store.Excluder; it reaches no Store.
+func (c *counting) NoneStored(keys []embedding.Key) bool {
+	return c.Store.(store.Excluder).NoneStored(keys)
+}
+
 // largest is the most bytes that one request moves.
 func (b StoreBench) largest() int {
 	most := 0

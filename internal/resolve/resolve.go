@@ -4,7 +4,8 @@
 // this process, then in the shared Store.
 //
 // A Resolve asks the cache for each item, the Store once for all that are left, and reads what is
-// there in batches bounded in bytes. Every object that comes from the Store is checked against the
+// there in batches bounded in bytes. A Store that lends its memory is not asked first: there a read costs
+// no more than the question. Every object that comes from the Store is checked against the
 // key and the contract of its item, so a wrong one is a miss of that item alone; it is counted by
 // reason and removed from the Store, so that the right one can take its place.
 //
@@ -153,7 +154,7 @@ func (r *Resolver) Resolve(ctx context.Context, items []Item) []Result {
 // keys are looked up once and share one Buf, each with a reference of its own. It returns soon after ctx
 // ends. encode serves Hedge and may be nil.
 //
-// When the Store has nothing, ResolveOr makes one Store call and allocates nothing itself, provided that
+// When the Store has nothing, ResolveOr makes one Store call at most and allocates nothing itself, provided that
 // ctx ends within Timeout anyway; otherwise it makes a timer.
 func (r *Resolver) ResolveOr(ctx context.Context, items []Item, results []Result, encode Encode) {
 	if err := r.reap(); err != nil {
@@ -235,6 +236,7 @@ func (r *Resolver) fromStore(ctx context.Context, b *batch) {
 		b.read(ctx, ws[:n])
 		ws = ws[n:]
 	}
+	b.dropMisfits(ctx)
 	if len(b.wrong) > 0 {
 		if err := r.cfg.Store.Remove(ctx, b.wrong); err != nil {
 			r.cfg.Logger.Warn("resolve: wrong objects stay in the Store", "objects", len(b.wrong), "error", err)

@@ -123,6 +123,12 @@ func (g *Guard) Exists(ctx context.Context, keys []embedding.Key) ([]State, erro
 	return states, nil
 }
 
+// NoneStored implements Excluder where the Store does.
+func (g *Guard) NoneStored(keys []embedding.Key) bool {
+	ex, ok := g.cfg.Store.(Excluder)
+	return ok && g.Err() == nil && ex.NoneStored(keys)
+}
+
 // Get implements Store.
 func (g *Guard) Get(ctx context.Context, wants []Want) []Got {
 	if err := g.Err(); err != nil {

@@ -106,3 +106,9 @@ type Store interface {
 	// Close ends all calls and gives back every reference. It is called once.
 	Close() error
 }
+
+// Excluder is a Store that can tell without asking anybody that objects are not there.
+type Excluder interface {
+	// NoneStored says that for sure no key is stored; false means nothing. It does not block.
+	NoneStored(keys []embedding.Key) bool
+}

@@ -19,8 +19,7 @@ func (c *Client) Exists(ctx context.Context, keys []embedding.Key) ([]store.Stat
 		return nil, err
 	}
 	states := make([]store.State, len(keys))
-	if l := c.link.Load(); l != nil && len(keys) > 0 && ctx.Err() == nil && l.noneStored(keys) {
-		c.skipped.Add(uint64(len(keys)))
+	if ctx.Err() == nil && c.NoneStored(keys) {
 		return states, nil
 	}
 	for from := 0; from < len(keys); from += maxBatch {
@@ -33,6 +32,16 @@ func (c *Client) Exists(ctx context.Context, keys []embedding.Key) ([]store.Stat
 		}
 	}
 	return states, nil
+}
+
+// NoneStored implements store.Excluder: the Store's sketch says so.
+func (c *Client) NoneStored(keys []embedding.Key) bool {
+	l := c.link.Load()
+	if l == nil || len(keys) == 0 || !l.noneStored(keys) {
+		return false
+	}
+	c.skipped.Add(uint64(len(keys)))
+	return true
 }
 
 // Get implements store.Store. Where the Store can lend, an object stays where it is and the Buf is
