@@ -61,10 +61,13 @@ func load(t *testing.T, c *Client, a *arena.Arena, size int) (good *atomic.Int64
 	for w := range 4 {
 		wg.Go(func() { worker(w) })
 	}
-	return good, func() {
-		close(done)
+	var once sync.Once
+	stop = func() {
+		once.Do(func() { close(done) })
 		wg.Wait()
 	}
+	t.Cleanup(stop)
+	return good, stop
 }
 
 func TestClientKilledDuringTransfers(t *testing.T) {
@@ -386,8 +389,7 @@ func TestTwoWorkers(t *testing.T) {
 		for i := range 4 {
 			mustPut(t, c, a, key(i), size, byte(i))
 		}
-		good, stop := load(t, c, a, size)
-		defer stop()
+		good, _ := load(t, c, a, size)
 		defer eventually(t, "both make progress", func() bool { return good.Load() > 100 })
 	}
 }
