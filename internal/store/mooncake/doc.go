@@ -32,6 +32,16 @@
 // the master is away each call would take seconds, so a breaker refuses them until a trial call went
 // well. All of that is ErrUnavailable to the caller.
 //
+// # Concurrency
+//
+// One goroutine, the heart, pings and connects; it starts upkeep and trials beside itself, so that a
+// slow one never delays a ping. Calls take the connections and the session that are current when they
+// begin and keep them to their end: whoever replaces either never waits for calls, and calls that were
+// sent under a former session are refused by the server once its mapping is gone.
+//
+// Locks, in the order in which they are taken: Client.turn (sessions change), Client.mu,
+// quarantine.mu, the arena's. Only turn is held during I/O.
+//
 // # Limits
 //
 // Leases protect what is being read, so Remove never forces: see Remove. Sizes are not known to

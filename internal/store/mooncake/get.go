@@ -50,7 +50,8 @@ func (c *Client) Get(ctx context.Context, wants []store.Want) []store.Got {
 	return gots
 }
 
-// plan checks wants and groups them by key. What it refuses it answers in gots.
+// plan checks wants and groups them by key: of a key that a batch names twice, Mooncake fills only the
+// last buffer and reports success for both. What plan refuses it answers in gots.
 func (c *Client) plan(wants []store.Want, gots []store.Got) []*read {
 	var reads []*read
 	byKey := make(map[embedding.Key]*read, len(wants))
@@ -132,7 +133,7 @@ func (c *Client) readBatch(ctx context.Context, reads []*read) {
 	}
 }
 
-// missing tells the reads without memory that are misses from those that memory would have helped.
+// missing tells, by one exists call, the reads without memory that are misses from those that memory would have helped.
 func (c *Client) missing(ctx context.Context, l *link, reads []*read) {
 	if len(reads) == 0 {
 		return
@@ -173,7 +174,8 @@ func (c *Client) sort(reads []*read, rs []result, err error) (again []*read) {
 	return again
 }
 
-// readError classifies the result of r.
+// readError classifies the result of r. A buffer that is too small is refused with the code of a call
+// that is wrong altogether.
 func (c *Client) readError(r *read, res result) error {
 	class := getClass(res.code)
 	switch {
@@ -211,6 +213,7 @@ func deliver(r *read, wants []store.Want, gots []store.Got) {
 		}
 		return
 	}
+	// Each Want gets a reference of its own; the first one was for the reading.
 	defer r.buf.Release()
 	if r.err == nil {
 		r.buf.Commit()

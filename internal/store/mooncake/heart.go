@@ -22,7 +22,8 @@ const (
 
 var errMasterAway = errors.New("mooncake_client has lost its master")
 
-// run keeps the client connected until it closes. l is the first connection, or nil.
+// run keeps the client connected until it closes. l is the first connection, or nil. Pauses between
+// attempts double, and begin anew after each connection that came about.
 func (c *Client) run(l *link) {
 	pause := c.cfg.MinBackoff
 	for c.ctx.Err() == nil {
@@ -48,7 +49,8 @@ func (c *Client) run(l *link) {
 	}
 }
 
-// join connects and hands the arena over.
+// join connects, hands the arena over under an identity of its own, and lets calls in. Until then they
+// fail with what went wrong last.
 func (c *Client) join(ctx context.Context) (*link, error) {
 	l, s, err := c.tryJoin(ctx)
 	c.mu.Lock()
@@ -107,6 +109,8 @@ func (c *Client) serve(l *link) {
 	if c.ctx.Err() != nil {
 		return
 	}
+	// First nobody may find the connections, then they go: a call that finds none is merely unavailable,
+	// one that is cut leaves memory in doubt.
 	c.part(l.cause)
 	c.count.reconnects.Add(1)
 	c.cfg.Logger.Warn("mooncake: connecting again", "addr", c.cfg.Addr, "cause", l.cause)
@@ -125,7 +129,8 @@ func (c *Client) once(busy chan struct{}, f func()) {
 	}
 }
 
-// pulse pings once. It reports whether l is of use.
+// pulse pings once. It reports whether l is of use. A ping that is late opens the breaker but keeps the
+// connections: a process that merely stood still goes on with them, and answers what it owes.
 func (c *Client) pulse(l *link) bool {
 	ctx, cancel := timeout(c.ctx, beatTimeout)
 	defer cancel()
@@ -158,6 +163,7 @@ func (c *Client) try(l *link) {
 	} else if serving, err := l.ping.ping(ctx, s.id); err != nil || !serving {
 		return
 	}
+	// On a connection for writes: with a dead master it takes seconds, which no read shall wait for.
 	rs, err := l.write().exist(ctx, []string{"afterimage-trial"})
 	if err == nil && (rs[0].code == codeOK || rs[0].code == codeNotFound) {
 		c.breaker.reset()

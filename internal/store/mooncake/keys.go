@@ -63,6 +63,7 @@ func (c *Client) existSome(ctx context.Context, keys []embedding.Key, states []s
 			c.breaker.trip(err)
 			return c.unavailable(err)
 		}
+		// Any other code is an absence: a key that cannot be asked for cannot be read either.
 		states[i].Present = r.code == codeOK && r.n == 1 && !c.wary.has(asked[i]) && !c.doomed.has(asked[i])
 	}
 	return nil
@@ -182,7 +183,7 @@ func (c *Client) retryRemovals(l *link) {
 	}
 	ctx, cancel := timeout(c.ctx, c.cfg.CallTimeout)
 	defer cancel()
-	for _, k := range c.doomed.some() {
+	for _, k := range c.doomed.some() { // the codes of keys that stay need no word: they are tried again
 		r, err := l.write().remove(ctx, k)
 		if err != nil {
 			return

@@ -52,6 +52,7 @@ func (c *Client) put(ctx context.Context, key string, buf *arena.Buf) error {
 	if c.doomed.has(key) {
 		return fmt.Errorf("mooncake: key %s: %w: its removal waits for readers", key, store.ErrRejected)
 	}
+	// Retries are sent under the same key: whoever wins, the object is the same.
 	c.win.send(buf)
 	for try := 1; ; try++ {
 		r, err := c.putOnce(ctx, l, s, key, buf, at)

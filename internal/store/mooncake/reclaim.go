@@ -86,6 +86,7 @@ func (c *Client) rotateLocked(l *link) bool {
 		}
 		return false
 	}
+	// The switch comes after the registration, so that there is no moment without a mapping.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.link != l { // lost meanwhile; the process forgets the mapping without pings
@@ -153,6 +154,7 @@ func (c *Client) withdrawOne(ctx context.Context, l *link, s *session) error {
 	if l == nil || !l.serves(s) {
 		return errors.New("the mooncake_client that has it is away, and not known to be dead")
 	}
+	// On a connection for writes: it waits for transfers, which no read shall.
 	ctx, cancel := timeout(ctx, unmapTimeout)
 	defer cancel()
 	r, err := l.write().unmap(ctx, s.id)
@@ -200,7 +202,8 @@ func (c *Client) withdraw(ctx context.Context) {
 	c.settleOldLocked(ctx, l)
 }
 
-// settleDead gives back what the sessions of dead processes hold. Close calls it last.
+// settleDead gives back what the sessions of dead processes hold. Close calls it last, when nothing
+// else runs any more.
 func (c *Client) settleDead() {
 	for _, s := range slices.Clone(c.old) {
 		if s.proc.dead() {

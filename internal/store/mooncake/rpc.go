@@ -130,7 +130,7 @@ func readReply(r io.Reader) (seq uint32, rep reply, err error) {
 	if _, err := io.ReadFull(r, b); err != nil {
 		return 0, reply{}, err
 	}
-	b = b[:body]
+	b = b[:body] // this protocol attaches nothing; what is there is skipped
 	if h[2] == 0 {
 		return seq, reply{body: b}, nil
 	}
@@ -159,7 +159,7 @@ func (c *conn) send(function uint32, body []byte) (<-chan reply, error) {
 		defer c.mu.Unlock()
 		return nil, c.dead
 	}
-	c.seq++
+	c.seq++ // wraps after 4 billion calls, when the first is long answered
 	seq := c.seq
 	c.wait[seq] = ch
 	c.mu.Unlock()

@@ -27,6 +27,7 @@ type transfer struct {
 // returns are in quarantine, and their keys under distrust; a result says so by its class. The error
 // has a class too, and holds for all keys.
 func (c *Client) move(ctx context.Context, t *transfer, on *conn, body []byte) ([]result, error) {
+	// The ctx bounds the waiting, not the call, which nobody can take back.
 	ch, err := on.send(t.fn, body)
 	if err != nil {
 		return nil, c.unavailable(err) // nothing was sent
@@ -95,7 +96,7 @@ func (c *Client) unconfirmed(cause error) error {
 func (c *Client) abandon(t *transfer, ch <-chan reply, cause error) error {
 	c.count.abandoned.Add(1)
 	hs := c.holdAll(t, cause)
-	c.bg.Go(func() {
+	c.bg.Go(func() { // ends with the connection at the latest
 		rs, err := c.parse(t, <-ch)
 		if errors.Is(err, store.ErrUnconfirmed) {
 			return
