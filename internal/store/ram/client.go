@@ -32,9 +32,11 @@ type ClientConfig struct {
 	// MinBackoff and MaxBackoff bound the pauses between attempts to reach a Store that is away;
 	// 50 ms and 2 s. During a pause calls fail at once.
 	MinBackoff, MaxBackoff time.Duration
-	// Copy has objects copied through the socket even where loans are possible: reads cost the arena
-	// memory, and nothing is ever recalled.
+	// Copy has Get copy objects out of the Store's memory into Arena, so that nothing is on loan when it
+	// returns.
 	Copy bool
+	// Stream has objects sent through the socket both ways, as where memory cannot be shown.
+	Stream bool
 	// DialFunc replaces the unix socket, for tests.
 	DialFunc func(context.Context) (net.Conn, error)
 }

@@ -13,7 +13,7 @@ import (
 
 // connected returns the link to join with nc, making one if need be; nil where objects are streamed.
 func (c *Client) connected(ctx context.Context, nc net.Conn) (*link, error) {
-	if _, ok := nc.(*net.UnixConn); !ok || c.cfg.Copy || c.cfg.Arena == nil {
+	if _, ok := nc.(*net.UnixConn); !ok || c.cfg.Stream || c.cfg.Arena == nil {
 		return nil, nil
 	}
 	select {

@@ -25,9 +25,17 @@ func TestContractByLoan(t *testing.T) {
 
 func TestContractByCopy(t *testing.T) {
 	testkit.StoreContract(t, func(t *testing.T) testkit.StoreUnderTest {
+		path, a := socket(t), newMapped(t, 16<<20)
+		serve(t, path, Config{MaxBytes: 16 << 20, Mapped: true})
+		return testkit.StoreUnderTest{Store: dial(t, ClientConfig{Path: path, Arena: a, Copy: true}), Arena: a}
+	})
+}
+
+func TestContractByStream(t *testing.T) {
+	testkit.StoreContract(t, func(t *testing.T) testkit.StoreUnderTest {
 		path, a := socket(t), newArena(t, 16<<20)
 		serve(t, path, Config{MaxBytes: 16 << 20})
-		return testkit.StoreUnderTest{Store: dial(t, ClientConfig{Path: path, Arena: a, Copy: true}), Arena: a}
+		return testkit.StoreUnderTest{Store: dial(t, ClientConfig{Path: path, Arena: a, Stream: true}), Arena: a}
 	})
 }
 

@@ -12,7 +12,7 @@
 // it be found. The client's memory may change at any time, so nothing is ever checked there.
 //
 // Where memory cannot be shown (race builds, connections that are no sockets, Bufs of another arena,
-// ClientConfig.Copy) the same calls stream the bytes over the connection. Callers need not know.
+// ClientConfig.Stream) the same calls stream the bytes over the connection. Callers need not know.
 //
 // # Loans
 //

@@ -86,9 +86,14 @@ func BenchmarkHit(b *testing.B) {
 	eachCase(b, func(b *testing.B, n, count int) { benchHit(b, n, count, ClientConfig{}) })
 }
 
-// BenchmarkHitByCopy is the same through the socket.
+// BenchmarkHitByCopy is the same with a copy into the client's arena.
 func BenchmarkHitByCopy(b *testing.B) {
 	eachCase(b, func(b *testing.B, n, count int) { benchHit(b, n, count, ClientConfig{Copy: true}) })
+}
+
+// BenchmarkHitByStream is the same through the socket.
+func BenchmarkHitByStream(b *testing.B) {
+	eachCase(b, func(b *testing.B, n, count int) { benchHit(b, n, count, ClientConfig{Stream: true}) })
 }
 
 // sealed returns an a1 object of about n bytes in a.
@@ -148,7 +153,7 @@ func BenchmarkPut(b *testing.B) {
 // BenchmarkMiss asks for four keys that are not there: without asking, and by asking.
 func BenchmarkMiss(b *testing.B) {
 	keys := []embedding.Key{"a", "b", "c", "d"}
-	for name, cfg := range map[string]ClientConfig{"sketch": {}, "exists": {Copy: true}} {
+	for name, cfg := range map[string]ClientConfig{"sketch": {}, "exists": {Stream: true}} {
 		b.Run(name, func(b *testing.B) {
 			_, c, _ := benchStore(b, 16<<10, cfg)
 			timed(b, func() {

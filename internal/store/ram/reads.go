@@ -80,9 +80,29 @@ func (c *Client) getBatch(ctx context.Context, wants []store.Want, gots []store.
 		}
 		return cn.get(c.cfg.Arena, wants, gots)
 	})
+	if c.cfg.Copy {
+		for i := range gots {
+			gots[i] = copied(c.cfg.Arena, gots[i])
+		}
+	}
 	if err != nil {
 		refuse(err)
 	}
+}
+
+// copied returns got, with a copy in a in the place of a loan.
+func copied(a *arena.Arena, got store.Got) store.Got {
+	if got.Buf == nil || !got.Buf.Foreign() {
+		return got
+	}
+	defer got.Buf.Release()
+	b, err := a.Reserve(got.Buf.Len())
+	if err != nil {
+		return store.Got{Err: fmt.Errorf("%w: no memory for %d bytes: %w", store.ErrRejected, got.Buf.Len(), err)}
+	}
+	copy(b.Bytes(), got.Buf.Bytes())
+	b.Commit()
+	return store.Got{Buf: b}
 }
 
 // lend does a GET by loan. Before all offers are read nothing is handed out, so that the Store may take
