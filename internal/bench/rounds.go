@@ -10,10 +10,12 @@ import (
 
 // way is one of several ways to do the same thing, measured in turn.
 type way struct {
-	name  string
-	run   func() error // what is timed
-	check func() error // verifies and tidies up after each run, outside of the time; nil is nothing
-	us    []float64    // of the runs, in microseconds
+	name string
+	run  func() error // what is timed
+	// check tidies up after each run, outside of the time; nil is nothing. When all, it verifies every
+	// byte too; after each run that would leave caches and cores cold for the next, which is to be warm.
+	check func(all bool) error
+	us    []float64 // of the runs, in microseconds
 }
 
 // p50 returns the median in microseconds.
@@ -38,7 +40,7 @@ func (r Rounds) measure(ctx context.Context, ways ...*way) error {
 				err := w.run()
 				took := time.Since(start)
 				if err == nil && w.check != nil {
-					err = w.check()
+					err = w.check(i == 0 || i == r.Samples)
 				}
 				if err != nil {
 					return fmt.Errorf("bench: %s: %w", w.name, err)

@@ -112,21 +112,24 @@ func TestRoundsAlternate(t *testing.T) {
 	var order []string
 	note := func(name string) *way {
 		return &way{name: name, run: func() error { order = append(order, name); return nil },
-			check: func() error { order = append(order, name+"!"); return nil }}
+			check: func(all bool) error {
+				order = append(order, map[bool]string{true: name + "!", false: name + "?"}[all])
+				return nil
+			}}
 	}
 	a, b := note("a"), note("b")
-	if err := (Rounds{Rounds: 2, Samples: 1}).measure(t.Context(), a, b); err != nil {
+	if err := (Rounds{Rounds: 2, Samples: 2}).measure(t.Context(), a, b); err != nil {
 		t.Fatal(err)
 	}
-	want := strings.Fields("a a! a a! b b! b b! a a! a a! b b! b b!")
+	want := strings.Fields("a a! a a? a a! b b! b b? b b! a a! a a? a a! b b! b b? b b!")
 	if !slices.Equal(order, want) {
 		t.Errorf("order %v, want %v", order, want)
 	}
-	if len(a.us) != 2 || len(b.us) != 2 {
-		t.Errorf("%d and %d samples, want 2 each: the first of a round does not count", len(a.us), len(b.us))
+	if len(a.us) != 4 || len(b.us) != 4 {
+		t.Errorf("%d and %d samples, want 4 each: the first of a round does not count", len(a.us), len(b.us))
 	}
 	fault := errors.New("wrong bytes")
-	a.check = func() error { return fault }
+	a.check = func(bool) error { return fault }
 	if err := (Rounds{Rounds: 1, Samples: 1}).measure(t.Context(), a); !errors.Is(err, fault) {
 		t.Errorf("got %v, want %v", err, fault)
 	}
