@@ -6,9 +6,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"afterimage/internal/arena"
 )
@@ -80,12 +83,12 @@ func (s *Server) borrowerOf(id uint64) *borrower {
 	return s.borrowers[id]
 }
 
-// settle ends a borrower and all its loans.
-func (s *Server) settle(b *borrower) {
+// settle ends a borrower and all its loans. gone says that its process cannot read any more.
+func (s *Server) settle(b *borrower, gone bool) {
 	s.mu.Lock()
 	delete(s.borrowers, b.id)
 	s.mu.Unlock()
-	s.shelf.end(b)
+	s.shelf.end(b, gone)
 	if b.arena != nil {
 		if err := b.arena.Close(); err != nil {
 			s.cfg.Logger.Warn("store: client memory stays mapped", "error", err)
@@ -95,7 +98,7 @@ func (s *Server) settle(b *borrower) {
 
 // runLink serves a link until its client is gone. Whatever the client sends, the Store does not end
 // the loans before that: the client may be reading.
-func (s *session) runLink() error {
+func (s *session) runLink() (err error) {
 	done := make(chan struct{})
 	recalls := make(chan struct{})
 	go func() {
@@ -106,12 +109,13 @@ func (s *session) runLink() error {
 		close(done)
 		s.nc.Close() // ends a write that the client does not take
 		<-recalls
-		s.srv.settle(s.borrower)
+		s.srv.settle(s.borrower, hasLeft(err))
 	}()
 	s.nc.SetDeadline(time.Time{})
 	for {
-		h, body, err := s.in.next()
-		if err == nil {
+		var h head
+		var body []byte
+		if h, body, err = s.in.next(); err == nil {
 			err = s.linkFrame(h, body)
 		}
 		if errors.Is(err, errProtocol) {
@@ -125,6 +129,12 @@ func (s *session) runLink() error {
 			return err
 		}
 	}
+}
+
+// hasLeft tells a link that its client closed, or that ended with its process, from one that was cut on
+// this side while the client may be reading.
+func hasLeft(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET)
 }
 
 // linkFrame handles what a client says on its link.

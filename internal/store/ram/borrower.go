@@ -72,15 +72,15 @@ func (s *shelf) laneEnded(b *borrower, id, request uint64) {
 	}
 }
 
-// end ends all loans of a borrower. It is called when the borrower cannot read any more, or when the
-// Store closes; then the memory on loan is kept from any other use.
-func (s *shelf) end(b *borrower) {
+// end ends all loans of a borrower. Unless its process is gone, it may still be reading: the memory on
+// loan is then kept from any other use.
+func (s *shelf) end(b *borrower, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b.gone = true
 	for _, l := range b.loans {
-		if s.closed {
-			l.o.buf.Retain().Quarantine("on loan as the Store closed")
+		if !gone {
+			l.o.buf.Retain().Quarantine("on loan as the Store cut the connection")
 		}
 		s.giveBackLocked(l)
 	}

@@ -26,9 +26,9 @@
 //   - A client that gave up a GET does not know whether it was lent something. It closes the lane and
 //     says on its link which request was not answered; the Server takes back what that one was lent, or
 //     refuses to answer it if it reads it only then.
-//   - Memory that is on loan as a Server closes is not used again. It stays readable, since each side
-//     maps it for itself, until the last loan is back. The client asks its holders to let go then: the
-//     whole memory of the old Store lives as long as one of them.
+//   - Memory that is on loan as a Server cuts a link, at its end, is not used again. It stays readable,
+//     since each side maps it for itself, until the last loan is back. The client asks its holders to
+//     let go then: the whole memory of the old Store lives as long as one of them.
 //
 // Loans hold at most half the Store; what is beyond is streamed. When a PUT lacks room the Server
 // recalls loans, the oldest first, and the PUT waits up to 100 ms for them. A holder that listens to

@@ -87,7 +87,7 @@ func (b *modelBorrower) join(s *shelf) {
 
 func (m *shelfModel) disconnect(t *rapid.T) {
 	i := pick(t, "borrower", m.who)
-	m.s.end(m.who[i].borrower)
+	m.s.end(m.who[i].borrower, true)
 	m.who = remove(m.who, i)
 }
 
@@ -266,7 +266,7 @@ func (m *shelfModel) check(t *rapid.T) {
 // finish lets everything go.
 func (m *shelfModel) finish(t *rapid.T) {
 	for len(m.who) > 0 {
-		m.s.end(m.who[0].borrower)
+		m.s.end(m.who[0].borrower, true)
 		m.who = remove(m.who, 0)
 	}
 	for _, o := range m.reads {
