@@ -65,7 +65,7 @@ func MapShared(f *os.File, bytes int64) (*Mapping, error) {
 	}
 	_ = unix.Madvise(mem, unix.MADV_DONTDUMP)
 	m := &Mapping{mem: mem, stop: make(chan struct{})}
-	m.wg.Go(func() { populate(mem, m.stop, unix.MADV_POPULATE_READ) })
+	m.wg.Go(func() { follow(mem, m.stop) })
 	return m, nil
 }
 

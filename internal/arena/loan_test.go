@@ -227,3 +227,31 @@ func TestForeignMemoryIsNotQuarantined(t *testing.T) {
 	}()
 	b.Quarantine("test")
 }
+
+// A mapping touches nothing that its lender has not touched: the page would be charged to the wrong
+// process.
+func TestMappingFollowsItsLender(t *testing.T) {
+	const n = 2 * populateStep
+	f, err := sealedFile("lender", n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if _, err := f.WriteAt(make([]byte, populateStep), 0); err != nil {
+		t.Fatal(err)
+	}
+	m, err := MapShared(f, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := make(chan struct{})
+	close(stopped)
+	follow(m.mem, stopped)                // the first step
+	follow(m.mem[populateStep:], stopped) // the second, at once
+	if !resident(m.mem[:populateStep]) || resident(m.mem[populateStep:]) {
+		t.Error("the part that the lender touched is not resident, or the other one is")
+	}
+	if err := m.Close(); err != nil { // does not wait for the lender
+		t.Error(err)
+	}
+}

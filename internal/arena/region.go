@@ -34,7 +34,7 @@ func newMapped(name string, n int64) (*region, error) {
 	// Pictures of users stay out of core dumps, which would also take minutes to write. Optional.
 	_ = unix.Madvise(mem, unix.MADV_DONTDUMP)
 	r := &region{mem: mem, file: f, stop: make(chan struct{})}
-	r.wg.Go(func() { populate(r.mem, r.stop, unix.MADV_POPULATE_WRITE) })
+	r.wg.Go(func() { populate(r.mem, r.stop) })
 	return r, nil
 }
 
@@ -75,14 +75,14 @@ const populateStep = 4 << 20
 
 // populate touches every page, so that no engine and no socket pays for first touches. It changes no
 // content and may run beside all other use. Kernels before 5.14 refuse; pages then come at first use.
-func populate(mem []byte, stop <-chan struct{}, advice int) {
+func populate(mem []byte, stop <-chan struct{}) {
 	for off := 0; off < len(mem); off += populateStep {
 		select {
 		case <-stop:
 			return
 		default:
 		}
-		if unix.Madvise(mem[off:min(off+populateStep, len(mem))], advice) != nil {
+		if unix.Madvise(mem[off:min(off+populateStep, len(mem))], unix.MADV_POPULATE_WRITE) != nil {
 			return
 		}
 	}
