@@ -25,6 +25,9 @@ const (
 	redisFrom     = 1 << 20
 )
 
+// recomputeSize is the payload that read_or_recompute and hedge are shown with.
+const recomputeSize = 1 << 20
+
 // resolverRun measures one size and count.
 type resolverRun struct {
 	StoreBench
@@ -75,7 +78,10 @@ func (x *resolverRun) measure(ctx context.Context, n, size int) (err error) {
 	if err := x.hits(ctx); err != nil {
 		return err
 	}
-	return x.misses(ctx)
+	if err := x.misses(ctx); err != nil || n > 1 || size != recomputeSize {
+		return err
+	}
+	return x.recompute(ctx)
 }
 
 // resolveWay resolves items of which the first want are in the Store.

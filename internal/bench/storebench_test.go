@@ -135,6 +135,28 @@ func TestRoundsAlternate(t *testing.T) {
 	}
 }
 
+// Over a slow link encoding wins; over a fast one nothing changes.
+func TestRecomputeBench(t *testing.T) {
+	b := small(t)
+	b.Sizes, b.Counts, b.Rounds = []int{recomputeSize}, []int{1}, Rounds{Rounds: 1, Samples: 30}
+	r, err := b.Resolver(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, row := range r.Rows {
+		if row.Case == "slow link: read_or_recompute" && row.Metric == "p50 ms, modelled" {
+			found++
+			if *row.Ratio > 0.8 {
+				t.Errorf("a slow link costs %v of what it did, want less than 0.8", *row.Ratio)
+			}
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d rows of the slow link, want 1", found)
+	}
+}
+
 // respServer answers as redis does.
 func respServer(conn net.Conn) {
 	defer conn.Close()
