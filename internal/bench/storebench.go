@@ -118,7 +118,7 @@ func (b StoreBench) start(ctx context.Context) (r *storeRig, err error) {
 		to   **counting
 		copy bool
 	}{{&r.lend, false}, {&r.copy, true}} {
-		client, err := ram.Dial(ctx, ram.ClientConfig{Path: socket, Arena: r.arena, Copy: c.copy})
+		client, err := ram.Dial(ctx, ram.ClientConfig{Path: socket, Arena: r.arena, Stream: c.copy})
 		if err != nil {
 			return r, err
 		}
