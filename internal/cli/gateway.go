@@ -48,7 +48,7 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 	g := gateway.New(gateway.Config{
 		Version: version, Encoders: own.Encoders, Prefills: own.Prefills,
 		MaxBodyBytes: int64(own.MaxBodyBytes), MaxImages: own.MaxImages, Limits: limits, Fetcher: fetcher,
-		Repairs: own.Repairs, ProbeEvery: probeEvery, ProbeTimeout: probeTimeout,
+		Repairs: own.Repairs, ProbeEvery: probeEvery, ProbeTimeout: probeTimeout, SilenceLimit: time.Duration(own.SilenceLimit),
 		PrepareTimeout: prepareTimeout, EncodeTimeout: encodeTimeout, WriteTimeout: writeTimeout,
 		Registry: p.registry, Logger: p.log,
 	})

@@ -165,4 +165,5 @@ func (c *checker) gateway() {
 	c.atLeast("gateway.max_images", int64(g.MaxImages), 0, "")
 	c.duration("gateway.fetch_timeout", g.FetchTimeout, 10*time.Millisecond)
 	c.atLeast("gateway.repairs", int64(g.Repairs), 0, "")
+	c.duration("gateway.silence_limit", g.SilenceLimit, time.Second)
 }

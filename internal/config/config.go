@@ -93,6 +93,7 @@ type Gateway struct {
 	AllowPrivateURLs bool     `toml:"allow_private_urls" key:"gateway.allow_private_urls" name:"allow-private-urls" help:"Fetch images from loopback and private addresses too. Clients can then reach what this host can."`
 	FetchTimeout     Duration `toml:"fetch_timeout" key:"gateway.fetch_timeout" placeholder:"TIME" help:"Time for one image URL, redirects included."`
 	Repairs          int      `toml:"repairs" key:"gateway.repairs" placeholder:"N" help:"How often lost embeddings of one request are made again before the client gets a 503."`
+	SilenceLimit     Duration `toml:"silence_limit" key:"gateway.silence_limit" placeholder:"TIME" help:"How long a worker that holds a call may show no sign of life (frozen, host gone) before the call is cut and repaired, or ends in an error once its answer has begun."`
 }
 
 // Media bounds the pictures that gateways accept and Encoders decode. Both read it, so that a fleet has
@@ -146,7 +147,7 @@ func DefaultConfig() Config {
 		},
 		Gateway: Gateway{
 			Listen: "127.0.0.1:8000", MaxBodyBytes: 64 * MiB, MaxImages: 16,
-			FetchTimeout: Duration(10 * time.Second), Repairs: 2,
+			FetchTimeout: Duration(10 * time.Second), Repairs: 2, SilenceLimit: Duration(10 * time.Second),
 		},
 		Media:  Media{MaxImageBytes: 20 * MiB, MaxImagePixels: 50_000_000},
 		Up:     Up{Encoders: 2, StartTimeout: Duration(2 * time.Minute)},

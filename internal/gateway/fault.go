@@ -98,6 +98,8 @@ func (g *Gateway) broken(ctx context.Context, w worker, err error) error {
 	switch {
 	case errors.Is(cause, context.DeadlineExceeded):
 		err = errors.New("no answer within the time given")
+	case cause == errSilent: // of this very call: another's is wrapped by what it ended
+		err = fmt.Errorf("it %v for %v", errSilent, g.cfg.SilenceLimit)
 	case cause != nil:
 		return cause
 	default:

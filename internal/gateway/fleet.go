@@ -36,6 +36,7 @@ type snapshot struct {
 type fleet struct {
 	every, timeout time.Duration
 	client         *http.Client
+	silence        *silence
 	log            *slog.Logger
 	wg             sync.WaitGroup
 	poke           []chan struct{} // one per worker: probe at once
@@ -45,7 +46,7 @@ type fleet struct {
 }
 
 func newFleet(cfg Config, client *http.Client) *fleet {
-	f := &fleet{every: cfg.ProbeEvery, timeout: cfg.ProbeTimeout, client: client, log: cfg.Logger}
+	f := &fleet{every: cfg.ProbeEvery, timeout: cfg.ProbeTimeout, client: client, silence: newSilence(cfg.SilenceLimit), log: cfg.Logger}
 	for _, u := range cfg.Encoders {
 		f.state.Encoders = append(f.state.Encoders, worker{URL: u, Why: "not probed yet"})
 	}
@@ -95,6 +96,11 @@ func (f *fleet) probe(ctx context.Context, i int) {
 	seen, err := f.ask(ctx, was.URL)
 	if ctx.Err() != nil {
 		return
+	}
+	if err != nil {
+		f.silence.unheard(was.URL)
+	} else {
+		f.silence.alive(was.URL)
 	}
 	is := worker{URL: was.URL, Seen: was.Seen, Known: was.Known}
 	switch {

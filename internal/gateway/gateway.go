@@ -39,6 +39,9 @@ type Config struct {
 	Repairs int
 	// ProbeEvery and ProbeTimeout pace the questions to workers.
 	ProbeEvery, ProbeTimeout time.Duration
+	// SilenceLimit is how long a worker that holds a call may answer no probe and send nothing before the
+	// call is cut. It is felt at the first probe that fails after it; 0 cuts none.
+	SilenceLimit time.Duration
 	// PrepareTimeout bounds a prepare call and a question for geometry, EncodeTimeout an encode call.
 	PrepareTimeout, EncodeTimeout time.Duration
 	// WriteTimeout bounds each write to the client, never a whole answer.

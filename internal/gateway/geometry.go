@@ -99,20 +99,22 @@ func (g *Gateway) call(ctx context.Context, w worker, path string, body, answer 
 
 // do sends req to w and decodes its answer.
 func (g *Gateway) do(req *http.Request, w worker, answer any) error {
-	resp, err := g.client.Do(req)
+	ctx, done := g.fleet.silence.call(req.Context(), w.URL)
+	defer done()
+	resp, err := g.client.Do(req.WithContext(ctx))
 	if err != nil {
-		return g.broken(req.Context(), w, err)
+		return g.broken(ctx, w, err)
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxControlBody))
 	if err != nil {
-		return g.broken(req.Context(), w, err)
+		return g.broken(ctx, w, err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return answered(w, resp.StatusCode, b)
 	}
 	if err := json.Unmarshal(b, answer); err != nil {
-		return g.broken(req.Context(), w, fmt.Errorf("%s: %w", req.URL.Path, err))
+		return g.broken(ctx, w, fmt.Errorf("%s: %w", req.URL.Path, err))
 	}
 	return nil
 }

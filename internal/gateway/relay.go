@@ -69,6 +69,7 @@ func (g *Gateway) relayStream(ctx context.Context, resp *http.Response, out *rep
 		case ev.Done && !finished && !failed:
 			return g.broken(ctx, pd, errors.New("the answer ended without a finish reason"))
 		}
+		g.fleet.silence.alive(pd.URL)
 		finished, failed = finished || ev.Finished, failed || ev.Failed
 		if !out.started {
 			out.start(contentType)
