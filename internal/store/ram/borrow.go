@@ -231,7 +231,7 @@ func (s *session) take(h head, body []byte) error {
 		return s.text(h, statusRejected, err)
 	}
 	if u != nil {
-		copy(u.buf.Bytes(), src.Bytes())
+		err = takeIn(u.buf.Bytes(), src.Bytes())
 		// A client that closed the lane has taken its memory back, and may have done so before the copy
 		// was complete. One that is still there keeps its range as it is until the answer.
 		if hungUp(s.nc) {
@@ -239,5 +239,5 @@ func (s *session) take(h head, body []byte) error {
 			return errors.New("the client gave the call up")
 		}
 	}
-	return s.finish(head{op: opTake, request: h.request}, u)
+	return s.finish(head{op: opTake, request: h.request}, u, err)
 }

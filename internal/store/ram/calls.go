@@ -151,7 +151,7 @@ func (s *session) put(h head, body []byte) error {
 	}
 	reply := head{op: opReserve, request: h.request}
 	if u == nil {
-		return s.finish(reply, nil)
+		return s.finish(reply, nil, nil)
 	}
 	if err := s.write(reply.append(s.out[:0])); err != nil {
 		s.srv.shelf.abort(u)
@@ -163,21 +163,21 @@ func (s *session) put(h head, body []byte) error {
 		return fmt.Errorf("upload cut: %w", err)
 	}
 	reply.op = opCommit
-	return s.finish(reply, u)
+	if !s.srv.copies {
+		err = verify(u.buf.Bytes())
+	}
+	return s.finish(reply, u, err)
 }
 
-// finish checks and commits an upload, and answers; u is nil when the object was there.
-func (s *session) finish(reply head, u *upload) error {
+// finish commits an upload that is sound, and answers; u is nil when the object was there.
+func (s *session) finish(reply head, u *upload, unsound error) error {
 	stored := false
 	if u != nil {
-		var err error
-		if !s.srv.copies {
-			err = verify(u.buf.Bytes())
-		}
-		if err != nil {
+		if unsound != nil {
 			s.srv.shelf.abort(u)
-			return s.text(reply, statusRejected, err)
+			return s.text(reply, statusRejected, unsound)
 		}
+		var err error
 		if stored, err = s.srv.shelf.commit(u); err != nil {
 			return s.text(reply, statusRejected, err)
 		}

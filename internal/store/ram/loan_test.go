@@ -243,21 +243,33 @@ func TestWriterChangesItsMemory(t *testing.T) {
 
 // The Store sums its copy of an a1 object, however it came.
 func TestUnsoundObjectIsRefused(t *testing.T) {
-	l := newLending(t, 4*mib)
-	c, a := l.client(2 * mib)
-	for name, from := range map[string]*arena.Arena{"by loan": a, "by copy": newArena(t, mib)} {
-		b := sealed(t, from, "k", 64<<10)
-		b.Bytes()[b.Len()-1] ^= 1
+	l := newLending(t, 16*mib)
+	c, a := l.client(4 * mib)
+	f := func(name string, from *arena.Arena, size, fromEnd int) {
+		t.Helper()
+		b := sealed(t, from, "k", size)
+		defer b.Release()
+		b.Bytes()[b.Len()-fromEnd] ^= 1
 		if err := c.Put(t.Context(), "k", b, store.PutOptions{}); !errors.Is(err, store.ErrRejected) || !strings.Contains(err.Error(), "corrupt payload") {
 			t.Errorf("%s: %v, want a refusal for the payload", name, err)
 		}
-		b.Bytes()[b.Len()-1] ^= 1
+		b.Bytes()[b.Len()-fromEnd] ^= 1
 		if err := c.Put(t.Context(), "k", b, store.PutOptions{}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+		if got := borrow(t, c, "k"); !bytes.Equal(got.Bytes(), b.Bytes()) {
+			t.Errorf("%s: another object is stored", name)
+		} else {
+			got.Release()
+		}
 		c.Remove(t.Context(), []embedding.Key{"k"})
-		b.Release()
 	}
+	f("by loan", a, 64<<10, 1)
+	f("by stream", newArena(t, mib), 64<<10, 1)
+	f("in steps, last byte", a, 700<<10, 1)
+	f("in steps, second step", a, 700<<10, 300<<10)
+	f("in steps, first step", a, 700<<10, 690<<10)
+	f("at once", a, fuseLimit+4096, 1)
 	l.settled()
 }
 

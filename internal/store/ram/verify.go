@@ -23,7 +23,50 @@ func verify(obj []byte) error {
 		return err
 	}
 	if got := xxh3.Hash(payload); got != sum {
-		return fmt.Errorf("%w: sum %016x, want %016x", embedding.ErrCorrupt, got, sum)
+		return corrupt(got, sum)
 	}
 	return nil
+}
+
+// Objects up to fuseLimit are copied in steps that are summed while they are in the nearest cache, which
+// saves a quarter of the time at 1 MiB. Larger copies go past the caches, and steps would cost more
+// than they save (xxh3 and memmove of a 2 vCPU EPYC).
+const (
+	fuseLimit = 2 << 20
+	fuseStep  = 256 << 10
+)
+
+// takeIn copies an object into the Store's memory and checks the copy as verify does. src may change at
+// any time.
+func takeIn(obj, src []byte) error {
+	n := min(len(src), fuseStep)
+	copy(obj[:n], src)
+	if len(src) <= fuseLimit && embedding.IsA1(obj) {
+		payload, sum, err := embedding.CheckHeadA1(obj)
+		if at := len(obj) - len(payload); err == nil && at <= n {
+			return sumWhileCopying(obj, src, at, n, sum)
+		} // or the head is longer than a step
+	}
+	copy(obj[n:], src[n:])
+	return verify(obj)
+}
+
+// sumWhileCopying copies what is behind n, and sums what is behind at.
+func sumWhileCopying(obj, src []byte, at, n int, sum uint64) error {
+	var h xxh3.Hasher
+	_, _ = h.Write(obj[at:n]) // never fails
+	for n < len(src) {
+		to := min(n+fuseStep, len(src))
+		copy(obj[n:to], src[n:to])
+		_, _ = h.Write(obj[n:to])
+		n = to
+	}
+	if got := h.Sum64(); got != sum {
+		return corrupt(got, sum)
+	}
+	return nil
+}
+
+func corrupt(got, want uint64) error {
+	return fmt.Errorf("%w: sum %016x, want %016x", embedding.ErrCorrupt, got, want)
 }
