@@ -42,6 +42,12 @@ func (b StoreBench) Publish(ctx context.Context) (rep Report, err error) {
 			rep.Rows = append(rep.Rows, x.rows...)
 		}
 	}
+	p.step("seeding")
+	seeding, err := b.Seeding.seed(ctx, rig)
+	if err != nil {
+		return rep, err
+	}
+	rep.Rows = append(rep.Rows, seeding...)
 	loss, err := rig.lossRows(ctx)
 	rep.Rows = append(rep.Rows, loss...)
 	return rep, err

@@ -33,6 +33,7 @@ type StoreBench struct {
 	Rounds   Rounds
 	Sizes    []int // bytes of the payloads, multiples of 256
 	Counts   []int // objects of one request
+	Seeding  Seeding
 
 	// serve starts a Store of so many bytes on a socket, and returns its end and the URL of its metrics;
 	// nil runs Binary.
@@ -41,7 +42,7 @@ type StoreBench struct {
 
 // DefaultStoreBench returns the figures that the targets are stated for.
 func DefaultStoreBench() StoreBench {
-	return StoreBench{Redis: true, Rounds: DefaultRounds(), Sizes: []int{16 << 10, 1 << 20, 30 << 20}, Counts: []int{1, 4}}
+	return StoreBench{Redis: true, Rounds: DefaultRounds(), Sizes: []int{16 << 10, 1 << 20, 30 << 20}, Counts: []int{1, 4}, Seeding: DefaultSeeding()}
 }
 
 // cols is the width of the benches' embeddings: 64 float32, so that 256 bytes are a row.
@@ -103,7 +104,7 @@ func (b StoreBench) start(ctx context.Context) (r *storeRig, err error) {
 		return r, err
 	}
 	socket := filepath.Join(r.dir, "store.sock")
-	room := int64(4*b.largest() + 64<<20)
+	room := int64(4*b.largest() + 64<<20 + 2*b.Seeding.bytes())
 	serve := b.serve
 	if serve == nil {
 		serve = newLauncher(b.Binary, b.Env).store

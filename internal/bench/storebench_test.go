@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -25,6 +26,7 @@ import (
 func small(t *testing.T) StoreBench {
 	return StoreBench{
 		Rounds: Rounds{Rounds: 1, Samples: 2}, Sizes: []int{16 << 10, 256 << 10}, Counts: []int{1, 3},
+		Seeding: Seeding{Images: 8, EncodeTime: time.Millisecond, Rows: 4, Runs: 1},
 		serve: func(ctx context.Context, socket string, bytes int64) (func(), string, error) {
 			srv, err := ram.NewServer(ram.Config{MaxBytes: bytes, Logger: quietLog})
 			if err != nil {
@@ -99,6 +101,9 @@ func TestPublishBench(t *testing.T) {
 	}
 	missing := 0
 	for _, row := range r.Rows {
+		if strings.HasPrefix(row.Case, "seeding 8 images of 40KiB") && !(row.Value > 0.008 && *row.PeerValue > 0.008) {
+			t.Errorf("seeding took %v s and %v s, want 8 encodes of 1 ms at least", row.Value, *row.PeerValue)
+		}
 		if row.Peer == "redis" && strings.Contains(row.NotMeasured, "redis-server") {
 			missing++
 		}
