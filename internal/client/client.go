@@ -116,7 +116,7 @@ func (c *Client) Ask(ctx context.Context, q Question, text func(string)) (Answer
 	if err := a.read(resp.Body, start, text); err != nil {
 		return a, err
 	}
-	return a, c.trace(ctx, &a)
+	return a, c.trace(ctx, resp.Header.Get(control.HeaderTrace), &a)
 }
 
 func (q Question) body() ([]byte, error) {
@@ -204,9 +204,9 @@ func (a *Answer) read(r io.Reader, start time.Time, text func(string)) error {
 	}
 }
 
-// trace fills in where the embeddings came from.
-func (c *Client) trace(ctx context.Context, a *Answer) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Base+"/v1/traces/"+a.Request, nil)
+// trace fills in where the embeddings came from. name is the gateway's for the trace.
+func (c *Client) trace(ctx context.Context, name string, a *Answer) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Base+"/v1/traces/"+name, nil)
 	if err != nil {
 		return err
 	}

@@ -28,12 +28,13 @@ const (
 func ask(t *testing.T, status int, body string, end func()) (Answer, string, error) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/v1/traces/") {
+		if r.URL.Path == "/v1/traces/secret" {
 			fmt.Fprint(w, `{"prefill":"p","attempts":2,"items":[{"index":0,"source":"store","encoder":"e"}],"stages":[{"name":"read","ms":1}]}`)
 			return
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("X-Request-Id", "r")
+		w.Header().Set("X-Afterimage-Trace", "secret")
 		w.WriteHeader(status)
 		fmt.Fprint(w, body)
 		_ = http.NewResponseController(w).Flush()

@@ -30,6 +30,8 @@ const (
 	// HeaderEncoder, sent by a client to the gateway, picks an Encoder by index or name for a
 	// demonstration.
 	HeaderEncoder = "X-Afterimage-Encoder"
+	// HeaderTrace, in the gateway's answer, is the random name under which it shows the trace.
+	HeaderTrace = "X-Afterimage-Trace"
 )
 
 // EncodeContentType is the media type of an encode body: one line of JSON (EncodeRequest), a line

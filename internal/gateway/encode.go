@@ -29,7 +29,7 @@ func checkForced(snap *snapshot, name string) error {
 		return nil
 	}
 	if i := slices.IndexFunc(snap.Encoders, func(w worker) bool { return !w.Known }); i >= 0 {
-		return openai.Unavailable(retryAfter, "%s: %v; %s has not said its name yet", control.HeaderEncoder, err, snap.Encoders[i].URL)
+		return openai.Unavailable(retryAfter, "%s: %v; Encoder %d of %d has not said its name yet", control.HeaderEncoder, err, i+1, len(snap.Encoders))
 	}
 	return openai.BadRequest(control.HeaderEncoder, "%s: %v", control.HeaderEncoder, err)
 }

@@ -109,17 +109,20 @@ func (g *Gateway) broken(ctx context.Context, w worker, err error) error {
 	return &brokenError{worker: w.Seen.Name, url: w.URL, err: err}
 }
 
-// plainError drops the method and URL that net/http puts in front of every error.
+// plainError drops what net/http and net put in front of every error: method, URL and addresses.
 func plainError(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err
 	}
 	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
+	switch {
+	case !errors.As(err, &op):
+		return err
+	case op.Op == "dial":
 		return fmt.Errorf("cannot connect: %w", op.Err)
 	}
-	return err
+	return fmt.Errorf("%s: %w", op.Op, op.Err)
 }
 
 // retryAfter is what a client is told to wait for a worker that is missing or busy: about the time in
@@ -133,11 +136,11 @@ func clientError(err error) error {
 	var broken *brokenError
 	switch {
 	case errors.As(err, &own):
-		return own
+		return redact(own)
 	case errors.As(err, &answer):
-		return answer.forClient()
+		return redact(openai.AsError(answer.forClient()))
 	case errors.As(err, &broken), errors.Is(err, context.DeadlineExceeded):
-		return openai.Unavailable(retryAfter, "%v", err)
+		return redact(openai.Unavailable(retryAfter, "%v", err))
 	}
 	return err
 }

@@ -107,9 +107,9 @@ func (f *fleet) probe(ctx context.Context, i int) {
 	case err != nil:
 		is.Why = err.Error()
 	case seen.Role != role:
-		is.Why = fmt.Sprintf("%s is a %s, configured as %s", was.URL, seen.Role, role)
+		is.Why = fmt.Sprintf("it is a %s, configured as %s", seen.Role, role)
 	case role == "encoder" && (seen.Namespace == nil || seen.Processing == nil):
-		is.Why = was.URL + " announces no namespace or no processing rules"
+		is.Why = "it announces no namespace or no processing rules"
 	case !seen.Ready:
 		is.Seen, is.Known, is.Why = seen, true, "not ready: "+seen.Reason
 	default:
@@ -149,10 +149,10 @@ func (f *fleet) ask(ctx context.Context, url string) (control.Announcement, erro
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return a, fmt.Errorf("%s answered %s", url+control.PathWorker, resp.Status)
+		return a, fmt.Errorf("%s answered %s", control.PathWorker, resp.Status)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&a); err != nil {
-		return a, fmt.Errorf("%s: %w", url+control.PathWorker, err)
+		return a, fmt.Errorf("%s: %w", control.PathWorker, err)
 	}
 	return a, nil
 }

@@ -106,6 +106,6 @@ func (g *Gateway) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+control.PathChat, g.serveChat)
 	mux.HandleFunc("GET /v1/models", g.serveModels)
 	mux.HandleFunc("GET /v1/fleet", g.serveFleet)
-	mux.HandleFunc("GET /v1/traces/{request}", g.serveTrace)
+	mux.HandleFunc("GET /v1/traces/{trace}", g.serveTrace)
 	mux.HandleFunc("/", serveUnrouted(mux))
 }

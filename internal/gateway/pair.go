@@ -80,10 +80,10 @@ func (s *snapshot) need(role string, ws []worker) error {
 		return fmt.Errorf("no %s is configured", role)
 	}
 	var why []string
-	for _, w := range ws {
+	for i, w := range ws {
 		name := w.Seen.Name
 		if name == "" {
-			name = w.URL
+			name = fmt.Sprintf("%s %d of %d", role, i+1, len(ws))
 		}
 		why = append(why, name+": "+w.Why)
 	}

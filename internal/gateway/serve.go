@@ -32,9 +32,13 @@ type request struct {
 // serveChat answers POST /v1/chat/completions. Of the client's headers only the request's name and the
 // wish for an Encoder are read; calls to workers carry headers of their own.
 func (g *Gateway) serveChat(w http.ResponseWriter, r *http.Request) {
-	req := &request{id: requestID(r.Header.Get(control.HeaderRequestID)), start: time.Now(), forced: r.Header.Get(control.HeaderEncoder)}
+	// Clients may choose the same names as others; what one of them may read of its request hangs on a
+	// name that no other can guess.
+	secret := randomHex(16)
+	req := &request{id: requestID(r.Header.Get(control.HeaderRequestID), secret), start: time.Now(), forced: r.Header.Get(control.HeaderEncoder)}
 	w.Header().Set(control.HeaderRequestID, req.id)
-	req.trace = g.traces.begin(req.id)
+	w.Header().Set(control.HeaderTrace, secret)
+	req.trace = g.traces.begin(secret, req.id)
 	g.metrics.running.Inc()
 	out := newReply(w, g.cfg.WriteTimeout)
 	err := g.serve(w, r, req, out)
@@ -74,8 +78,8 @@ func (g *Gateway) finish(req *request, out *reply, err error) int {
 	return e.Status
 }
 
-// requestID takes over a client's name for its request when it is harmless, and invents one else.
-func requestID(s string) string {
+// requestID takes over a client's name for its request when it is harmless, and own else.
+func requestID(s, own string) string {
 	ok := s != "" && len(s) <= 128
 	for i := 0; ok && i < len(s); i++ {
 		ok = s[i] > ' ' && s[i] < 0x7f && s[i] != '/' && s[i] != '"' && s[i] != '\\'
@@ -83,7 +87,7 @@ func requestID(s string) string {
 	if ok {
 		return s
 	}
-	return randomHex(16)
+	return own
 }
 
 func randomHex(n int) string {

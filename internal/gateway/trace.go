@@ -37,7 +37,7 @@ type Trace struct {
 	Request  string       `json:"request"`
 	Done     bool         `json:"done"`
 	Status   int          `json:"status,omitempty"`
-	Error    string       `json:"error,omitempty"`
+	Error    string       `json:"error,omitempty"` // as the client saw it
 	Prefill  string       `json:"prefill,omitempty"`
 	Attempts int          `json:"attempts"`
 	Items    []TraceItem  `json:"items"`
@@ -88,7 +88,7 @@ func (t *trace) end(status int, err error) {
 	t.with(func(x *Trace) {
 		x.Done, x.Status = true, status
 		if err != nil {
-			x.Error = err.Error()
+			x.Error = told(err)
 		}
 	})
 }
@@ -104,7 +104,7 @@ func (t *trace) copy() Trace {
 	return c
 }
 
-// traces remembers the latest requests. A name used again shows the latest request of that name.
+// traces remembers the latest requests under random names, so that no client finds the trace of another.
 type traces struct {
 	mu     sync.Mutex // guards what follows
 	byName map[string]*trace
@@ -116,15 +116,14 @@ func newTraces(n int) *traces {
 	return &traces{byName: make(map[string]*trace, n), ring: make([]string, n)}
 }
 
-func (ts *traces) begin(name string) *trace {
-	t := &trace{start: time.Now(), ended: make(chan struct{}), t: Trace{Request: name}}
+// begin returns the trace of a new request, to be found under name, which is used once.
+func (ts *traces) begin(name, request string) *trace {
+	t := &trace{start: time.Now(), ended: make(chan struct{}), t: Trace{Request: request}}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	if _, again := ts.byName[name]; !again {
-		delete(ts.byName, ts.ring[ts.next])
-		ts.ring[ts.next] = name
-		ts.next = (ts.next + 1) % len(ts.ring)
-	}
+	delete(ts.byName, ts.ring[ts.next])
+	ts.ring[ts.next] = name
+	ts.next = (ts.next + 1) % len(ts.ring)
 	ts.byName[name] = t
 	return t
 }
@@ -142,11 +141,11 @@ const traceWait = 500 * time.Millisecond
 
 // serveTrace shows one request.
 func (g *Gateway) serveTrace(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("request")
+	name := r.PathValue("trace")
 	t, ok := g.traces.get(name)
 	if !ok {
-		openai.WriteError(w, &openai.Error{Status: http.StatusNotFound, Type: "NotFoundError", Param: "request",
-			Message: "no trace of request " + name + ": the gateway remembers the latest 1024"})
+		openai.WriteError(w, &openai.Error{Status: http.StatusNotFound, Type: "NotFoundError", Param: "trace",
+			Message: "no trace " + name + ": the gateway remembers the latest 1024, each under the " + control.HeaderTrace + " of its answer"})
 		return
 	}
 	select {
