@@ -96,7 +96,7 @@ func runEncoder(ctx context.Context, cfg config.Config, p *process) (err error) 
 // publisher first, the memory last.
 func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.Encoder, memory *arena.Arena, state *readiness, parts *closers) (*encoder.Encoder, error) {
 	spec, own := eng.Spec(), cfg.Encoder
-	local := cache.New(int64(own.CacheBytes))
+	local := cache.NewWith(cache.Config{MaxBytes: int64(own.CacheBytes), Arena: memory})
 	parts.add(func() error { local.Close(); return nil })
 	shared, err := dialStore(ctx, own, p, memory, state, parts)
 	if err != nil {

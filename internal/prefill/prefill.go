@@ -68,7 +68,7 @@ func New(cfg Config) *Prefill {
 	spec.Model = cmp.Or(cfg.Model, spec.Model)
 	return &Prefill{
 		cfg: cfg, spec: spec, boot: hex.EncodeToString(boot[:]), created: time.Now().Unix(),
-		metrics: newMetrics(cfg.Registry), book: book{byName: map[string]*prepared{}},
+		metrics: newMetrics(cfg.Registry), book: newBook(),
 	}
 }
 

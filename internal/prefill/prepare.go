@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"afterimage/internal/arena"
@@ -32,60 +31,6 @@ func (p *prepared) cancel() {
 	}
 	for _, t := range p.tickets {
 		t.Cancel()
-	}
-}
-
-// book holds prepared requests under their attempt's name.
-type book struct {
-	mu     sync.Mutex // guards what follows
-	byName map[string]*prepared
-	closed bool
-}
-
-// add keeps p until it is taken or ttl has passed. It refuses a name that is in use.
-func (b *book) add(name string, p *prepared, ttl time.Duration) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return openai.Unavailable(retryAfter, "this worker is stopping")
-	}
-	if _, ok := b.byName[name]; ok {
-		return openai.BadRequest("request", "%q is prepared already", name)
-	}
-	p.expire = time.AfterFunc(ttl, func() {
-		if q := b.take(name); q != nil {
-			q.cancel()
-		}
-	})
-	b.byName[name] = p
-	return nil
-}
-
-// take removes and returns a prepared request, or nil.
-func (b *book) take(name string) *prepared {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p := b.byName[name]
-	delete(b.byName, name)
-	if p != nil {
-		p.expire.Stop()
-	}
-	return p
-}
-
-func (b *book) size() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.byName)
-}
-
-func (b *book) close() {
-	b.mu.Lock()
-	all := b.byName
-	b.byName, b.closed = nil, true
-	b.mu.Unlock()
-	for _, p := range all {
-		p.cancel()
 	}
 }
 
@@ -190,11 +135,7 @@ func (p *Prefill) serveRelease(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (p *Prefill) drop(name string) {
-	if entry := p.book.take(name); entry != nil {
-		entry.cancel()
-	}
-}
+func (p *Prefill) drop(name string) { p.book.release(name, p.cfg.PrepareTTL) }
 
 // bodyError says why a body could not be read: a 413 past the limit, else a 400.
 func bodyError(what string, err error) error {

@@ -4,6 +4,7 @@ package prefill
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -38,9 +39,34 @@ func (c *countTicket) count() int {
 	return c.cancelled
 }
 
+// TestReleaseOvertakesPrepare releases a name before its prepare call has its grants.
+func TestReleaseOvertakesPrepare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBook()
+		entry := func() *prepared { return &prepared{tickets: []transport.Ticket{&countTicket{}}} }
+		b.release("gone", time.Minute)
+		if err := b.add("gone", entry(), time.Minute); err == nil {
+			t.Error("a name that was released got its grants")
+		}
+		b.release("old", time.Minute)
+		time.Sleep(2 * time.Minute) // on the test's clock
+		synctest.Wait()
+		if err := b.add("old", entry(), time.Minute); err != nil {
+			t.Errorf("a release is remembered for ever: %v", err)
+		}
+		for i := range 2 * maxReleased {
+			b.release(strconv.Itoa(i), time.Minute)
+		}
+		if n := len(b.released); n > maxReleased {
+			t.Errorf("%d releases are remembered, at most %d should be", n, maxReleased)
+		}
+		b.close()
+	})
+}
+
 func TestBook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := book{byName: map[string]*prepared{}}
+		b := newBook()
 		one, two, three := &countTicket{}, &countTicket{}, &countTicket{}
 		entry := func(c *countTicket) *prepared { return &prepared{tickets: []transport.Ticket{c}} }
 		for name, c := range map[string]*countTicket{"taken": one, "expires": two} {

