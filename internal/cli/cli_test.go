@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"net"
 	"os"
 	"testing"
 
@@ -43,7 +44,13 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata/script", RequireExplicitExec: true, Setup: func(e *testscript.Env) error {
 		// A program under the race detector sleeps a second before it exits, unless told not to.
 		e.Setenv("GORACE", "atexit_sleep_ms=0")
-		return nil
+		// An address at which nobody answers: a port that this test had and gave back.
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		e.Setenv("NOBODY", "http://"+ln.Addr().String())
+		return ln.Close()
 	}})
 }
 
