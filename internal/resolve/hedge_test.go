@@ -25,7 +25,10 @@ type hedgeBench struct {
 	x, y     Item
 	encodes  atomic.Int32 // started
 	finished atomic.Int32
+	made     atomic.Int32  // encodes that were not cut short
 	took     time.Duration // of an encode
+	yTook    time.Duration // of the encode of y, if not 0
+	stubborn bool          // encodes go on after their context
 	err      error         // of an encode
 }
 
@@ -51,11 +54,19 @@ func (h *hedgeBench) resolve(ctx context.Context) ([]Result, time.Duration) {
 	h.r.ResolveOr(ctx, items, results, func(ctx context.Context, i int) (*arena.Buf, embedding.Meta, error) {
 		h.encodes.Add(1)
 		defer h.finished.Add(1)
+		took := h.took
+		if i == 1 && h.yTook != 0 {
+			took = h.yTook
+		}
+		if h.stubborn {
+			ctx = context.WithoutCancel(ctx)
+		}
 		select {
-		case <-time.After(h.took):
+		case <-time.After(took):
 		case <-ctx.Done():
 			return nil, embedding.Meta{}, ctx.Err()
 		}
+		h.made.Add(1)
 		if h.err != nil {
 			return nil, embedding.Meta{}, h.err
 		}
@@ -151,6 +162,45 @@ func TestHedgeDecidesPerItem(t *testing.T) {
 		h.hit(rs[1], h.y, control.SourceStore, 2)
 		if took != 60*time.Millisecond {
 			h.Errorf("took %v, want 60ms", took)
+		}
+		if n := h.made.Load(); n != 1 {
+			h.Errorf("%d encodes ran to their end, want that of x only", n)
+		}
+	})
+}
+
+// A loser that does not listen gives back what it has all the same, while its call waits for another item
+// and after its call has ended. The arena's Close checks it.
+func TestHedgeStubbornLosers(t *testing.T) {
+	hedged(t, func(h *hedgeBench) {
+		h.stubborn, h.yTook = true, 45*time.Millisecond
+		h.store.Set(testkit.Get, testkit.Fault{Delay: 40 * time.Millisecond, Err: store.ErrRejected,
+			Keys: map[embedding.Key]bool{h.x.Key: true}})
+		rs, _ := h.resolve(h.Context())
+		h.hit(rs[0], h.x, control.SourceEncoded, 7)
+		h.hit(rs[1], h.y, control.SourceStore, 2)
+	})
+	hedged(t, func(h *hedgeBench) {
+		h.stubborn = true
+		h.delay(40 * time.Millisecond)
+		h.expect(control.SourceStore, 1, 2, 2, 40*time.Millisecond)
+	})
+}
+
+// Reads that lose count, with the time they had: else a Store that has become slow would look as fast as
+// ever. In the end slow is what is usual, and no longer late.
+func TestHedgeLearnsFromLosers(t *testing.T) {
+	hedged(t, func(h *hedgeBench) {
+		h.delay(time.Second)
+		for range 4 * samples {
+			h.resolve(h.Context())
+			h.r.Wait()
+		}
+		if n := h.made.Load(); n < 10 || n > 6*samples {
+			h.Errorf("%d encodes of %d won, want some at first and none in the end", n, 8*samples)
+		}
+		if d, ok := h.r.Estimator().Read(300); !ok || d < 50*time.Millisecond {
+			h.Errorf("a read is expected to take %v, want at least the 50 ms that those had", d)
 		}
 	})
 }
