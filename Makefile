@@ -24,7 +24,7 @@ GOFILES       = $(shell git ls-files --cached --others --exclude-standard '*.go'
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: deps build ## set everything up and serve the demo model on 127.0.0.1:8000

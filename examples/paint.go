@@ -58,7 +58,7 @@ func request(jpg []byte) any {
 	return obj{
 		"messages": []obj{{"role": "user", "content": []obj{
 			{"type": "image_url", "image_url": obj{"url": url}},
-			{"type": "text", "text": "Name the main colors."},
+			{"type": "text", "text": "Name the colors of the picture."},
 		}}},
 		"max_tokens":  40,
 		"temperature": 0,
