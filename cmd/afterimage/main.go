@@ -11,6 +11,6 @@ import (
 )
 
 func main() {
-	p := cli.Program{Args: os.Args[1:], Env: os.Environ(), Stdout: os.Stdout, Stderr: os.Stderr}
+	p := cli.Program{Name: os.Args[0], Args: os.Args[1:], Env: os.Environ(), Stdout: os.Stdout, Stderr: os.Stderr}
 	os.Exit(p.Main(context.Background()))
 }

@@ -22,7 +22,7 @@ import (
 // askCmd asks a gateway.
 type askCmd struct {
 	Prompt      string        `arg:"" optional:"" placeholder:"PROMPT" help:"The question."`
-	Image       []string      `short:"i" placeholder:"FILE" help:"Image file to ask about; give it again for more. They stand before the question, in order."`
+	Image       []string      `short:"i" sep:"none" placeholder:"FILE" help:"Image file to ask about; give it again for more. They stand before the question, in order."`
 	URL         string        `placeholder:"URL" default:"http://127.0.0.1:8000" env:"AFTERIMAGE_URL" help:"Gateway to ask (default ${default}). [$$AFTERIMAGE_URL]"`
 	Model       string        `placeholder:"NAME" help:"Model to ask. Empty takes the only one."`
 	MaxTokens   int           `placeholder:"N" default:"64" help:"Longest answer in tokens (default ${default})."`

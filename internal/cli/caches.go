@@ -3,11 +3,13 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"afterimage/internal/config"
 	"afterimage/internal/model"
 )
 
@@ -65,6 +67,22 @@ func findDemo(caches []string) (text, projector string, err error) {
 		return "", "", err
 	}
 	return filepath.Join(dir, model.TextFile), filepath.Join(dir, model.ProjectorFile), nil
+}
+
+// demoName is what the demo model is called where the user gives no name.
+const demoName = "afterimage-demo"
+
+// modelOf returns the model of a role that runs engine kind: the one named, or else the demo.
+func modelOf(m config.Model, kind string, caches []string) (config.Model, error) {
+	if m.Path != "" || kind == config.EngineDevice {
+		return m, nil
+	}
+	var err error
+	if m.Path, m.MMProj, err = findDemo(caches); err != nil {
+		return m, err
+	}
+	m.Name = cmp.Or(m.Name, demoName)
+	return m, nil
 }
 
 // pairIn says whether dir holds a pair.

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,8 @@ const (
 
 // Program is one run of the program: what main has from the operating system.
 type Program struct {
-	Args   []string // without the program's own name
+	Name   string   // the program's own name as the user typed it; "" for afterimage
+	Args   []string // without that name
 	Env    []string // as os.Environ
 	Stdout io.Writer
 	Stderr io.Writer
@@ -120,6 +122,9 @@ func joinNegatives(args []string) []string {
 	}
 	return out
 }
+
+// name returns what the user types to call the program.
+func (p Program) name() string { return cmp.Or(p.Name, "afterimage") }
 
 // parser returns a parser of the command line.
 func (p Program) parser() *kong.Kong {

@@ -69,6 +69,9 @@ func runEncoder(ctx context.Context, cfg config.Config, p *process) (err error) 
 	}
 	var parts closers
 	defer func() { err = errors.Join(err, parts.close()) }()
+	if cfg.Model, err = modelOf(cfg.Model, cfg.Engine.Kind, caches()); err != nil {
+		return err
+	}
 	eng, err := openEncoder(cfg)
 	if err != nil {
 		return err

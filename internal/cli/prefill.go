@@ -45,6 +45,9 @@ func runPrefill(ctx context.Context, cfg config.Config, p *process) (err error) 
 	}
 	var parts closers
 	defer func() { err = errors.Join(err, parts.close()) }()
+	if cfg.Model, err = modelOf(cfg.Model, cfg.Engine.Kind, caches()); err != nil {
+		return err
+	}
 	eng, err := openText(cfg)
 	if err != nil {
 		return err

@@ -81,7 +81,7 @@ func (a *app) supervise(l *config.Loaded, log *slog.Logger, notice string) error
 		return err
 	}
 	if err = s.Start(ctx); err == nil {
-		err = announce(a.Stdout, s.Status(), notice)
+		err = announce(a.Stdout, a.name(), s.Status(), notice)
 	} else if ctx.Err() == nil {
 		fmt.Fprintln(a.Stderr)
 		_ = supervise.WriteTable(a.Stderr, s.Status())
@@ -140,15 +140,13 @@ func upDefaults(l *config.Loaded, caches []string) (notice string, err error) {
 	case l.Engine.Kind == config.EngineDevice:
 		notice = "Model: none. The engine is a modelled accelerator; its answers are made up."
 	case l.Model.Path == "":
-		text, projector, demoErr := findDemo(caches)
+		demo, demoErr := modelOf(l.Model, l.Engine.Kind, caches)
 		if demoErr != nil {
 			return "", demoErr
 		}
-		set("model.path", text)
-		set("model.mmproj", projector)
-		if l.Model.Name == "" {
-			set("model.name", "afterimage-demo")
-		}
+		set("model.path", demo.Path)
+		set("model.mmproj", demo.MMProj)
+		set("model.name", demo.Name)
 		notice = "Model: the built-in demo, SmolLM2-135M with a seeded vision tower. It sees colours, not objects,\n" +
 			"and so small a model babbles. Your own pair: afterimage up --model text.gguf --mmproj vision.gguf"
 	default:
@@ -188,8 +186,8 @@ func newFleet(l *config.Loaded, logs io.Writer, log *slog.Logger) (*supervise.Su
 	})
 }
 
-// announce prints the table of processes, commands to try, and readyLine.
-func announce(w io.Writer, table []supervise.Status, notice string) error {
+// announce prints the table of processes, commands to try, with program as the user calls it, and readyLine.
+func announce(w io.Writer, program string, table []supervise.Status, notice string) error {
 	fmt.Fprintf(w, "\nafterimage %s\n%s\n\n", version, notice)
 	if err := supervise.WriteTable(w, table); err != nil {
 		return err
@@ -204,12 +202,12 @@ func announce(w io.Writer, table []supervise.Status, notice string) error {
 		url = " --url http://" + gateway
 	}
 	_, err = fmt.Fprintf(w, `
-Try:
-  curl -s http://%[1]s/v1/chat/completions -H 'content-type: application/json' -d @examples/photo.json
-  afterimage ask%[2]s --image examples/street.jpg "What is in this picture?"
+Try, in another terminal (Ctrl-C in this one stops the fleet):
+  %[3]s ask%[2]s --image examples/street.jpg "Name the colors of the picture."
   curl -s http://%[1]s/v1/models
+  curl -s http://%[1]s/v1/chat/completions -H 'content-type: application/json' -d @examples/photo.json
 
-%[3]s
-`, gateway, url, readyLine)
+%[4]s
+`, gateway, url, program, readyLine)
 	return err
 }

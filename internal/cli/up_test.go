@@ -115,6 +115,14 @@ func TestUpTakesTheDemo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	role, err := modelOf(config.Model{}, config.EngineLlama, []string{cache})
+	if err != nil || role.Path != filepath.Join(dir, model.TextFile) || role.Name != demoName {
+		t.Errorf("a role by itself takes %+v (%v), want the demo", role, err)
+	}
+	named := config.Model{Path: "a", MMProj: "b"}
+	if got, err := modelOf(named, config.EngineLlama, nil); err != nil || got != named {
+		t.Errorf("got %+v (%v), want what was named", got, err)
+	}
 	l := load(t)
 	notice, err := upDefaults(l, []string{t.TempDir(), cache})
 	if err != nil {
@@ -152,7 +160,7 @@ func TestAnnounce(t *testing.T) {
 		t.Helper()
 		var b strings.Builder
 		table := []supervise.Status{{Name: "store", State: supervise.Ready}, {Name: "gateway", State: supervise.Ready, Address: address}}
-		if err := announce(&b, table, "Model: x"); err != nil {
+		if err := announce(&b, "bin/afterimage", table, "Model: x"); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"Model: x", curl, ask} {
@@ -164,6 +172,6 @@ func TestAnnounce(t *testing.T) {
 			t.Errorf("the last line is not %q:\n%s", readyLine, b.String())
 		}
 	}
-	f("127.0.0.1:8000", "curl -s http://127.0.0.1:8000/v1/chat", "afterimage ask --image")
-	f("0.0.0.0:9000", "curl -s http://127.0.0.1:9000/v1/chat", "afterimage ask --url http://127.0.0.1:9000 --image")
+	f("127.0.0.1:8000", "curl -s http://127.0.0.1:8000/v1/chat", "  bin/afterimage ask --image")
+	f("0.0.0.0:9000", "curl -s http://127.0.0.1:9000/v1/chat", "  bin/afterimage ask --url http://127.0.0.1:9000 --image")
 }

@@ -70,6 +70,9 @@ func (c *checker) store() {
 	}
 	s := &c.l.Config.Store
 	c.oneOf("store.kind", s.Kind, StoreRAM, StoreNone)
+	if c.role == RoleStore && s.Kind == StoreNone {
+		c.fault("store.kind", "the Store is turned off; set it to %s to run one", StoreRAM)
+	}
 	c.address("store.listen", s.Listen)
 	c.memory("store.bytes", s.Bytes)
 	// Linux takes 108 bytes for the path of a socket, one of them the end.

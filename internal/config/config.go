@@ -86,8 +86,8 @@ type Prefill struct {
 // Gateway configures the role that clients talk to.
 type Gateway struct {
 	Listen           string   `toml:"listen" key:"gateway.listen" placeholder:"HOST:PORT" help:"Address of the OpenAI-compatible API."`
-	Encoders         []string `toml:"encoders" key:"gateway.encoders" name:"encoder" placeholder:"URL,..." help:"Encoders to use, e.g. http://10.0.0.7:8100."`
-	Prefills         []string `toml:"prefills" key:"gateway.prefills" name:"prefill" placeholder:"URL,..." help:"Prefill workers to use, e.g. http://10.0.0.8:8200."`
+	Encoders         []string `toml:"encoders" key:"gateway.encoders" name:"encoder" placeholder:"URL" help:"Encoders to use, e.g. http://10.0.0.7:8100."`
+	Prefills         []string `toml:"prefills" key:"gateway.prefills" name:"prefill" placeholder:"URL" help:"Prefill workers to use, e.g. http://10.0.0.8:8200."`
 	MaxBodyBytes     Bytes    `toml:"max_body_bytes" key:"gateway.max_body_bytes" placeholder:"SIZE" help:"Largest request body, images included."`
 	MaxImages        int      `toml:"max_images" key:"gateway.max_images" placeholder:"N" help:"Most images of one request, the same one twice counted twice."`
 	AllowPrivateURLs bool     `toml:"allow_private_urls" key:"gateway.allow_private_urls" name:"allow-private-urls" help:"Fetch images from loopback and private addresses too. Clients can then reach what this host can."`

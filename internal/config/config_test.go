@@ -283,6 +283,7 @@ func TestValidate(t *testing.T) {
 	f(RoleUp, "encoder.arena_bytes", "1KiB", "at least 1MiB")
 	f(RoleStore, "store.path", strings.Repeat("x", 108), "at most 107 bytes")
 	f(RoleUp, "store.kind", "redis", "ram or none")
+	f(RoleStore, "store.kind", "none", "turned off")
 	f(RolePrefill, "prefill.item_timeout", "1ms", "at least 1s")
 	f(RolePrefill, "prefill.data_listen", "0.0.0.0:8201", "Encoders can reach")
 	f(RolePrefill, "prefill.data_listen", "[::]:8201", "Encoders can reach")

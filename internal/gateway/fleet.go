@@ -117,8 +117,19 @@ func (f *fleet) probe(ctx context.Context, i int) {
 	}
 	is = f.set(i, is)
 	if is.Up != was.Up || is.Why != was.Why {
-		f.log.Info("worker", "kind", role, "url", is.URL, "name", is.Seen.Name, "up", is.Up, "why", is.Why)
+		f.log.Info("worker", is.about(role)...)
 	}
+}
+
+// about is w for the log: what is not known, and the reason of a worker that is up, are left out.
+func (w worker) about(role string) []any {
+	about := []any{"kind", role, "url", w.URL, "up", w.Up}
+	for _, a := range [][2]string{{"name", w.Seen.Name}, {"why", w.Why}} {
+		if a[1] != "" {
+			about = append(about, a[0], a[1])
+		}
+	}
+	return about
 }
 
 // set files w under i in a fresh snapshot and returns how the fleet takes it.
