@@ -115,6 +115,9 @@ func readLine(br *bufio.Reader) ([]byte, error) {
 	}
 }
 
+// maxIdentifier bounds a name that goes into Store keys. Ours have 64 bytes, those of vLLM a few more.
+const maxIdentifier = 512
+
 // check holds the declared sizes against the limits.
 func (lim EncodeLimits) check(items []EncodeItem) error {
 	if len(items) == 0 {
@@ -136,6 +139,9 @@ func (lim EncodeLimits) check(items []EncodeItem) error {
 		if total += int64(it.Bytes); total > lim.TotalBytes {
 			return tooLarge(param, "encode body: images up to item %d have %d bytes, which exceeds %d in all",
 				i, total, lim.TotalBytes)
+		}
+		if n := len(it.Identifier); n < 1 || n > maxIdentifier {
+			return badBody(fmt.Sprintf("items[%d].identifier", i), "encode body: item %d: identifier of %d bytes, want 1 to %d", i, n, maxIdentifier)
 		}
 	}
 	return nil

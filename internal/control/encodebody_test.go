@@ -91,7 +91,9 @@ func TestReadEncodeBodyRefuses(t *testing.T) {
 	f(`{"items":[{"bytes":1e30}]}`+"\n", 400, "JSON line")
 	f(`{"items":[{"bytes":101}]}`+"\n", 413, "image of 101 bytes exceeds 100")
 	f(`{"items":[{"bytes":9223372036854775807}]}`+"\n", 413, "exceeds 100")
-	f(`{"items":[{"bytes":100},{"bytes":51}]}`+"\n", 413, "151 bytes, which exceeds 150")
+	f(`{"items":[{"bytes":1}]}`+"\n", 400, "identifier of 0 bytes")
+	f(`{"items":[{"bytes":1,"identifier":"`+strings.Repeat("x", 513)+`"}]}`+"\n", 400, "identifier of 513 bytes")
+	f(`{"items":[{"bytes":100,"identifier":"i"},{"bytes":51}]}`+"\n", 413, "151 bytes, which exceeds 150")
 	f(`{"items":[{"bytes":1},{"bytes":1},{"bytes":1},{"bytes":1}]}`+"\n", 413, "4 items exceed 3")
 	f(strings.Repeat(" ", MaxEncodeLine+1)+"\n", 413, "JSON line exceeds")
 }

@@ -52,13 +52,15 @@ type Encoder interface {
 
 // TextSpec describes a text model.
 type TextSpec struct {
-	Engine   string // as EncoderSpec.Engine
-	Model    string
-	Cols     int // width of the rows it takes
-	DType    embedding.DType
-	Context  int // positions of one sequence
-	Vocab    int
-	Modelled bool
+	Engine  string // as EncoderSpec.Engine
+	Model   string
+	Cols    int // width of the rows it takes
+	DType   embedding.DType
+	Context int // positions of one sequence
+	Vocab   int
+	// PieceBytes is the most text, in bytes, that one token stands for; 0 when it is not known.
+	PieceBytes int
+	Modelled   bool
 }
 
 // Message is one turn of a conversation whose content is plain text.

@@ -116,6 +116,9 @@ func (p *Prefill) plan(chat *openai.Chat, items []control.PrepareItem, uses []in
 	if i := slices.Index(used, false); i >= 0 {
 		return nil, 0, openai.BadRequest("uses", "item %d stands nowhere in the conversation", i)
 	}
+	if err := p.fitsAtAll(chat); err != nil {
+		return nil, 0, err
+	}
 	pr, err := buildPrompt(p.cfg.Engine, chat)
 	if err != nil {
 		return nil, 0, openai.BadRequest("messages", "%v", err)
@@ -125,6 +128,26 @@ func (p *Prefill) plan(chat *openai.Chat, items []control.PrepareItem, uses []in
 		n += items[u].Tokens
 	}
 	return pr, n, p.fits(n, chat)
+}
+
+// fitsAtAll refuses, before it is tokenised, text that no tokens of this model are long enough for: a
+// body of megabytes would keep a core busy for many seconds, in native code that no cancellation ends.
+func (p *Prefill) fitsAtAll(chat *openai.Chat) error {
+	n := len(chat.Messages) // each takes a token at least
+	if piece := p.spec.PieceBytes; piece > 0 {
+		bytes := 0
+		for _, m := range chat.Messages {
+			for _, part := range m.Parts {
+				bytes += len(part.Text) + 1 // parts are joined by a line feed
+			}
+			bytes += len(m.Role) - 1
+		}
+		n = max(n, bytes/piece)
+	}
+	if n >= p.spec.Context {
+		return openai.PromptTooLong(p.spec.Context, n)
+	}
+	return nil
 }
 
 // fits checks the prompt's length and max_tokens against the context.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"time"
 
@@ -81,18 +82,22 @@ func (p *Prefill) check(req *control.PrepareRequest) (int, error) {
 		return 0, conflict("the Encoders run engine %q, this worker runs %q: rows of one are not rows of the other",
 			req.Engine, p.spec.Engine)
 	}
-	total := 0
+	total := int64(0)
 	for i, it := range req.Items {
 		c := it.Contract
 		if c.Cols != p.spec.Cols || c.DType != p.spec.DType {
 			return 0, conflict("item %d has rows of %d x %v, this model takes %d x %v", i, c.Cols, c.DType, p.spec.Cols, p.spec.DType)
 		}
-		if c.Rows < 1 || it.Bytes < c.PayloadBytes() {
+		// Numbers of any size may come; none may overflow.
+		if width := p.spec.Cols * p.spec.DType.Bytes(); c.Rows < 1 || it.Bytes < 0 || c.Rows > it.Bytes/width {
 			return 0, openai.BadRequest("items", "item %d: %d rows in %d bytes", i, c.Rows, it.Bytes)
 		}
-		total += it.Bytes
+		if it.Tokens < c.Rows || it.Tokens > math.MaxInt32 {
+			return 0, openai.BadRequest("items", "item %d: %d rows in %d tokens", i, c.Rows, it.Tokens)
+		}
+		total += min(int64(it.Bytes), math.MaxInt64-total)
 	}
-	if int64(total) > p.cfg.PoolBytes {
+	if total > p.cfg.PoolBytes {
 		return 0, openai.BadRequest("image", "the images of this request need %d bytes of embeddings, this worker holds %d; send fewer or smaller images",
 			total, p.cfg.PoolBytes)
 	}

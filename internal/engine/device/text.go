@@ -69,7 +69,7 @@ func NewText(cfg TextConfig) (*Text, error) {
 func (t *Text) Spec() engine.TextSpec {
 	return engine.TextSpec{
 		Engine: Name, Model: t.cfg.Model, Cols: t.cfg.Cols, DType: t.cfg.DType,
-		Context: t.cfg.Context, Vocab: vocab, Modelled: true,
+		Context: t.cfg.Context, Vocab: vocab, PieceBytes: len(startText), Modelled: true,
 	}
 }
 

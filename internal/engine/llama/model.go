@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"unicode/utf8"
 	"unsafe"
 
 	"afterimage/internal/gguf"
@@ -114,6 +115,18 @@ func (t *textModel) tokenize(text string, special bool) ([]int32, error) {
 		}
 		out = make([]int32, -n)
 	}
+}
+
+// longestPiece returns the most bytes of text that one token stands for.
+func (t *textModel) longestPiece() int {
+	longest := utf8.UTFMax // a token of its own may stand for any character that the model does not know
+	buf := make([]byte, 1)
+	for tok := range t.vocN {
+		// Without enough room, the answer is the length that is missing, negated.
+		n := int(t.lib.c.piece(t.vocab, tok, &buf[0], int32(len(buf)), 0, true))
+		longest = max(longest, n, -n)
+	}
+	return longest
 }
 
 // maxText bounds the text of one call: native lengths are 32 bits, and no context holds as much.

@@ -112,6 +112,8 @@ func NewText(lib *Library, cfg TextConfig) (*Text, error) {
 		DType:   embedding.Float32,
 		Context: cfg.ContextTokens,
 		Vocab:   int(model.vocN),
+
+		PieceBytes: model.longestPiece(),
 	}
 	return t, nil
 }

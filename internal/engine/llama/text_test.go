@@ -42,6 +42,13 @@ func TestTokenizeAndPieces(t *testing.T) {
 	_, err := x.Tokenize(strings.Repeat("x", maxText+1), false)
 	wantError(t, err, "67108865", "67108864")
 
+	longest := 0
+	for tok := range int32(x.Spec().Vocab) {
+		longest = max(longest, len(x.model.piece(tok, true)))
+	}
+	if got := x.Spec().PieceBytes; got != max(longest, 4) {
+		t.Errorf("PieceBytes is %d, the longest token has %d", got, longest)
+	}
 	end, err := x.Tokenize("<|endoftext|>a", true)
 	if err != nil {
 		t.Fatal(err)
