@@ -4,6 +4,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
 	"afterimage/internal/config"
 	"afterimage/internal/embedding"
@@ -51,7 +52,7 @@ func openText(cfg config.Config) (engine.Text, error) {
 
 // shown is the model's name for people.
 func shown(name string, modelled bool) string {
-	if modelled {
+	if modelled && !strings.Contains(name, "modelled") {
 		return fmt.Sprintf("%s (modelled device)", name)
 	}
 	return name

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"afterimage/internal/arena"
@@ -147,8 +148,9 @@ func upDefaults(l *config.Loaded, caches []string) (notice string, err error) {
 		set("model.path", demo.Path)
 		set("model.mmproj", demo.MMProj)
 		set("model.name", demo.Name)
-		notice = "Model: the built-in demo, SmolLM2-135M with a seeded vision tower. It sees colours, not objects,\n" +
-			"and so small a model babbles. Your own pair: afterimage up --model text.gguf --mmproj vision.gguf"
+		notice = "Model: the built-in demo, SmolLM2-135M with a seeded vision tower.\n" +
+			"It sees colours, not objects; ask it for anything else and it makes it up.\n" +
+			"Your own pair: afterimage up --model text.gguf --mmproj vision.gguf"
 	default:
 		notice = fmt.Sprintf("Model: %s with %s", l.Model.Path, l.Model.MMProj)
 	}
@@ -197,17 +199,21 @@ func announce(w io.Writer, program string, table []supervise.Status, notice stri
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
 		gateway = net.JoinHostPort("127.0.0.1", port)
 	}
+	question := "What is in this picture?"
+	if slices.ContainsFunc(table, func(st supervise.Status) bool { return st.Model == demoName }) {
+		question = "Name the colors of the picture."
+	}
 	url := ""
 	if gateway != "127.0.0.1:8000" {
 		url = " --url http://" + gateway
 	}
 	_, err = fmt.Fprintf(w, `
 Try, in another terminal (Ctrl-C in this one stops the fleet):
-  %[3]s ask%[2]s --image examples/street.jpg "Name the colors of the picture."
+  %[3]s ask%[2]s --image examples/street.jpg "%[4]s"
   curl -s http://%[1]s/v1/models
   curl -s http://%[1]s/v1/chat/completions -H 'content-type: application/json' -d @examples/photo.json
 
-%[4]s
-`, gateway, url, program, readyLine)
+%[5]s
+`, gateway, url, program, question, readyLine)
 	return err
 }

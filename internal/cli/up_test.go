@@ -156,14 +156,14 @@ func TestArenasMustFitTogether(t *testing.T) {
 }
 
 func TestAnnounce(t *testing.T) {
-	f := func(address, curl, ask string) {
+	f := func(model, address, curl, ask, question string) {
 		t.Helper()
 		var b strings.Builder
-		table := []supervise.Status{{Name: "store", State: supervise.Ready}, {Name: "gateway", State: supervise.Ready, Address: address}}
+		table := []supervise.Status{{Name: "store", State: supervise.Ready}, {Name: "prefill-0", Model: model}, {Name: "gateway", State: supervise.Ready, Address: address}}
 		if err := announce(&b, "bin/afterimage", table, "Model: x"); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"Model: x", curl, ask} {
+		for _, want := range []string{"Model: x", curl, ask, question} {
 			if !strings.Contains(b.String(), want) {
 				t.Errorf("%s: %q is missing in:\n%s", address, want, b.String())
 			}
@@ -172,6 +172,6 @@ func TestAnnounce(t *testing.T) {
 			t.Errorf("the last line is not %q:\n%s", readyLine, b.String())
 		}
 	}
-	f("127.0.0.1:8000", "curl -s http://127.0.0.1:8000/v1/chat", "  bin/afterimage ask --image")
-	f("0.0.0.0:9000", "curl -s http://127.0.0.1:9000/v1/chat", "  bin/afterimage ask --url http://127.0.0.1:9000 --image")
+	f(demoName, "127.0.0.1:8000", "curl -s http://127.0.0.1:8000/v1/chat", "  bin/afterimage ask --image", `"Name the colors of`)
+	f("qwen", "0.0.0.0:9000", "curl -s http://127.0.0.1:9000/v1/chat", "  bin/afterimage ask --url http://127.0.0.1:9000 --image", `"What is in this`)
 }

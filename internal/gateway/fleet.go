@@ -26,6 +26,9 @@ type worker struct {
 	Mismatch bool `json:"mismatch,omitempty"`
 }
 
+// notProbed is why a worker that was not looked at yet is not up.
+const notProbed = "not probed yet"
+
 // snapshot is the fleet at one moment. It is never changed after it is made.
 type snapshot struct {
 	Encoders []worker `json:"encoders"`
@@ -48,10 +51,10 @@ type fleet struct {
 func newFleet(cfg Config, client *http.Client) *fleet {
 	f := &fleet{every: cfg.ProbeEvery, timeout: cfg.ProbeTimeout, client: client, silence: newSilence(cfg.SilenceLimit), log: cfg.Logger}
 	for _, u := range cfg.Encoders {
-		f.state.Encoders = append(f.state.Encoders, worker{URL: u, Why: "not probed yet"})
+		f.state.Encoders = append(f.state.Encoders, worker{URL: u, Why: notProbed})
 	}
 	for _, u := range cfg.Prefills {
-		f.state.Prefills = append(f.state.Prefills, worker{URL: u, Why: "not probed yet"})
+		f.state.Prefills = append(f.state.Prefills, worker{URL: u, Why: notProbed})
 	}
 	for range len(cfg.Encoders) + len(cfg.Prefills) {
 		f.poke = append(f.poke, make(chan struct{}, 1))
@@ -117,7 +120,11 @@ func (f *fleet) probe(ctx context.Context, i int) {
 	}
 	is = f.set(i, is)
 	if is.Up != was.Up || is.Why != was.Why {
-		f.log.Info("worker", is.about(role)...)
+		level := slog.LevelInfo
+		if is.Up && was.Why == notProbed {
+			level = slog.LevelDebug // all is well at the first look
+		}
+		f.log.Log(ctx, level, "worker", is.about(role)...)
 	}
 }
 
