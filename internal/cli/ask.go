@@ -58,7 +58,7 @@ func (c *askCmd) question() (client.Question, error) {
 		return q, usageError{fmt.Errorf("--url %s: not the address of a gateway; write http://HOST:PORT", c.URL)}
 	}
 	for _, name := range c.Image {
-		b, err := os.ReadFile(name)
+		b, err := readImage(name)
 		if pe, ok := errors.AsType[*os.PathError](err); ok {
 			err = pe.Err
 		}
@@ -68,6 +68,24 @@ func (c *askCmd) question() (client.Question, error) {
 		q.Images = append(q.Images, b)
 	}
 	return q, nil
+}
+
+// maxAskImage is as much as a gateway takes in one request unless told otherwise; a file that has no end, such as a device, must not fill the
+// memory.
+const maxAskImage = 64 << 20
+
+// readImage reads a file of any kind, a pipe too.
+func readImage(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxAskImage+1))
+	if len(b) > maxAskImage {
+		return nil, fmt.Errorf("larger than %d bytes", maxAskImage)
+	}
+	return b, err
 }
 
 // runAsk asks and prints.

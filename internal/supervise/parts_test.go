@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -107,6 +108,33 @@ func TestWithoutSupervisor(t *testing.T) {
 	t.Setenv(EnvNotify, "x")
 	if err := Notify(Listening{}); err == nil || !strings.Contains(err.Error(), EnvNotify) {
 		t.Errorf("got %v, want the name of the variable", err)
+	}
+}
+
+// TestRunDirSuitsSockets: whatever TMPDIR is, sockets of the run directory have paths that Linux takes, and
+// the directory goes away at the end.
+func TestRunDirSuitsSockets(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	t.Chdir(t.TempDir())
+	long := strings.Repeat("d", 120)
+	for _, base := range []string{long, "relative"} {
+		if err := os.Mkdir(base, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("TMPDIR", base)
+		dir, err := MakeRunDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(filepath.Join(dir, strings.Repeat("s", 31))); n > 107 || !filepath.IsAbs(dir) {
+			t.Errorf("TMPDIR=%s: run directory %s, a socket in it has a path of %d bytes", base, dir, n)
+		}
+		if err := removeRunDir(dir); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("TMPDIR=%s: %s is left: %v", base, dir, err)
+		}
 	}
 }
 

@@ -12,15 +12,26 @@ import (
 // runDirPrefix names run directories. A directory of another name is never removed.
 const runDirPrefix = "afterimage-up-"
 
+// maxBase bounds the path above a run directory: Linux takes 107 bytes for the path of a socket, of
+// which the directory's own name takes up to 25 and the socket's, with slashes, the rest.
+const maxBase = 107 - 25 - 32
+
 // MakeRunDir makes the private directory of a run, for sockets and the children's configuration. It
-// lies below $XDG_RUNTIME_DIR if that is set, else below the directory for temporary files. Only this
-// user can look into it.
+// lies below $XDG_RUNTIME_DIR if that is set, else below the directory for temporary files, or in /tmp
+// when that has too long a path for sockets. Only this user can look into it.
 func MakeRunDir() (string, error) {
 	base := os.Getenv("XDG_RUNTIME_DIR")
 	if st, err := os.Stat(base); base == "" || err != nil || !st.IsDir() {
 		base = os.TempDir()
 	}
-	dir, err := os.MkdirTemp(base, runDirPrefix)
+	base, err := filepath.Abs(base)
+	if err == nil && len(base) > maxBase {
+		base = "/tmp"
+	}
+	var dir string
+	if err == nil {
+		dir, err = os.MkdirTemp(base, runDirPrefix)
+	}
 	if err != nil {
 		return "", fmt.Errorf("supervise: no run directory: %w; point TMPDIR at a directory that can be written", err)
 	}
