@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"afterimage/internal/config"
@@ -23,23 +24,29 @@ const smolFolder = "models/smollm2-135m"
 // that of the working directory, of the program, and the user's.
 func caches() []string {
 	var out []string
+	add := func(dir string) {
+		if !slices.Contains(out, dir) {
+			out = append(out, dir)
+		}
+	}
 	if wd, err := os.Getwd(); err == nil {
-		out = append(out, filepath.Join(wd, ".cache"))
+		add(filepath.Join(wd, ".cache"))
 	}
 	if exe, err := os.Executable(); err == nil {
 		if real, err := filepath.EvalSymlinks(exe); err == nil {
 			exe = real
 		}
 		bin := filepath.Dir(exe)
-		out = append(out, filepath.Join(filepath.Dir(bin), ".cache"), filepath.Join(bin, ".cache"))
+		add(filepath.Join(filepath.Dir(bin), ".cache"))
+		add(filepath.Join(bin, ".cache"))
 	}
 	if user, err := os.UserCacheDir(); err == nil {
-		out = append(out, filepath.Join(user, "afterimage"))
+		add(filepath.Join(user, "afterimage"))
 	}
 	return out
 }
 
-// findSmolLM2 returns the path of the demo's text model.
+// findSmolLM2 returns the path of the demo's text model. Callers add to its error what the user can do.
 func findSmolLM2(caches []string) (string, error) {
 	for _, c := range caches {
 		found, err := filepath.Glob(filepath.Join(c, smolFolder, "*.gguf"))
@@ -47,8 +54,7 @@ func findSmolLM2(caches []string) (string, error) {
 			return found[0], nil
 		}
 	}
-	return "", fmt.Errorf("the demo's text model SmolLM2-135M is missing: run 'make deps', or name it with --smollm2. Looked in:\n%s",
-		strings.Join(caches, "\n"))
+	return "", fmt.Errorf("the demo's text model SmolLM2-135M is missing. Looked in:\n%s", strings.Join(caches, "\n"))
 }
 
 // findDemo returns the paths of the demo pair. It makes the pair if no cache has it yet.
@@ -60,7 +66,7 @@ func findDemo(caches []string) (text, projector string, err error) {
 	}
 	smol, err := findSmolLM2(caches)
 	if err != nil {
-		return "", "", fmt.Errorf("no --model is named, and %w", err)
+		return "", "", fmt.Errorf("no model is named: run 'make deps' for the demo, or name a pair with --model and --mmproj; %w", err)
 	}
 	dir := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(smol))), demoDir)
 	if err := model.WriteDemo(dir, smol); err != nil {

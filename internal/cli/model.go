@@ -38,7 +38,7 @@ func (c *demoCmd) Run(a *app) error {
 		if smol == "" {
 			var err error
 			if smol, err = findSmolLM2(caches()); err != nil {
-				return err
+				return fmt.Errorf("run 'make deps', or name the file with --smollm2; %w", err)
 			}
 		}
 		if err := model.WriteDemo(c.Out, smol); err != nil {
