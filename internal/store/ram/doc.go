@@ -108,6 +108,15 @@
 //	op 10 take      request  u64 offset in the client's memory, then as reserve
 //	                reply    status ok, exists or rejected (a text)
 //
+//	op 14 list      request  count of entries wanted; u16 prefix bytes, u16 key bytes, prefix, key to go
+//	                         on behind
+//	                reply    count x (u64 object bytes, u64 age in ns, u64 ns since the last read, u64 TTL
+//	                         left in ns or 0, u32 readers, u16 flags (1 soft pin), u16 tenant bytes,
+//	                         u16 key bytes, 6 reserved, tenant, key), in byte order of keys; no
+//	                         entries: the end
+//	op 15 totals    request  no body
+//	                reply    JSON: objects, bytes, limits and counts (store.Totals)
+//
 // On a link, unanswered:
 //
 //	op 11 return    from the client: count x u64 loan

@@ -25,6 +25,7 @@ type session struct {
 	track    *track    // of a lane that joined a link
 	wishes   []wish    // of the GET in work
 	offers   []offer   // its answers
+	listing  *listing  // nil between lists
 }
 
 func newSession(srv *Server, nc net.Conn) *session {
@@ -118,6 +119,10 @@ func (s *session) serve(h head, body []byte) error {
 		return s.put(h, body)
 	case opTake:
 		return s.take(h, body)
+	case opList:
+		return s.list(h, body)
+	case opTotals:
+		return s.totals(h)
 	case opSubscribe:
 		return s.subscribe(h)
 	}

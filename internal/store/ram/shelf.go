@@ -26,6 +26,9 @@ type object struct {
 	loans   []*loan
 	lent    *list.Element // in shelf.lent or shelf.asked; nil while it is not on loan
 	asked   bool          // was recalled
+	at      int           // place in shelf.all
+	stored  time.Time
+	read    time.Time // last, or stored
 }
 
 // tenant is the account of one tenant. The tenant "" is nobody's and has no quota.
@@ -49,6 +52,7 @@ type shelf struct {
 
 	mu       sync.Mutex // guards the fields below; acquired before arena and feed locks
 	objects  map[embedding.Key]*object
+	all      []*object // the same, for listings to walk
 	tenants  map[string]*tenant
 	lru      list.List // of *object; front is the warmest
 	soft     list.List // of *object with a soft pin, likewise
@@ -131,6 +135,7 @@ func (s *shelf) wantLocked(k embedding.Key, most uint64, exact bool) (*object, i
 		return nil, n, statusRejected
 	}
 	s.n.hits++
+	o.read = time.Now()
 	s.orderOf(o).MoveToFront(o.place)
 	o.tenant.lru.MoveToFront(o.mine)
 	return o, n, statusOK
@@ -170,6 +175,7 @@ func (s *shelf) doneLocked(o *object) {
 // unlinkLocked makes an object unfindable. Its memory goes back at once, or with its last reader.
 func (s *shelf) unlinkLocked(o *object) {
 	delete(s.objects, o.key)
+	s.dropFromAllLocked(o)
 	s.sketch.remove(o.key)
 	s.orderOf(o).Remove(o.place)
 	o.place = nil

@@ -46,7 +46,7 @@ func (s *shelf) commit(u *upload) (stored bool, err error) {
 	s.held -= n
 	s.uploads--
 	s.used += n
-	o := &object{key: u.key, buf: u.buf, tenant: u.tenant, soft: u.soft, due: -1}
+	o := &object{key: u.key, buf: u.buf, tenant: u.tenant, soft: u.soft, due: -1, stored: now, read: now}
 	o.place = s.orderOf(o).PushFront(o)
 	o.mine = o.tenant.lru.PushFront(o)
 	if u.ttl > 0 {
@@ -54,6 +54,7 @@ func (s *shelf) commit(u *upload) (stored bool, err error) {
 		s.expiry.add(o)
 	}
 	s.objects[u.key] = o
+	s.addLocked(o)
 	s.sketch.add(u.key)
 	s.n.puts++
 	s.feed.publish(store.Stored, u.key)

@@ -54,6 +54,8 @@ type op uint8
 //	reserve -> reserve (ok), object -> commit
 //	reserve -> reserve (exists or rejected)
 //	take   -> take
+//	list   -> list
+//	totals -> totals
 //	subscribe -> subscribe, event, event, ... until the end of the connection
 //
 // Flow of a link: hello with descriptors both ways, then return, lane end and recall, unanswered.
@@ -76,6 +78,9 @@ const (
 	opReturn  op = 11 // link, from the client: count x u64 loan
 	opLaneEnd op = 12 // link, from the client: count x (u64 lane, u64 request or 0)
 	opRecall  op = 13 // link, from the server: count x u64 loan
+
+	opList   op = 14 // u16 p, u16 a, p bytes of prefix, key to go on behind -> count x entry
+	opTotals op = 15 // nothing -> JSON
 )
 
 // status is the verdict of the server on a request, or on one item of a GET.
