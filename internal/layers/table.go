@@ -33,7 +33,8 @@ var Table = map[string]Rule{
 	"store/mooncake": {Layer: 3, Duty: "the Store that spans hosts"},
 	"store/ram":      {Layer: 3, Duty: "the Store of one host, in memory"},
 
-	"vllm": {Layer: 4, Duty: "vLLM's side of the border: identifiers, worker bodies, relay"},
+	"storefile": {Layer: 4, Duty: "the file that objects of a Store are exported to"},
+	"vllm":      {Layer: 4, Duty: "vLLM's side of the border: identifiers, worker bodies, relay"},
 
 	"encoder": {Layer: 5, Duty: "the role that turns images into embeddings"},
 	"gateway": {Layer: 5, Duty: "the role that clients talk to: chooses workers, fetches media, streams answers"},
