@@ -152,9 +152,9 @@ type Grant struct {
 // EncodeItem is one distinct image of an encode call.
 type EncodeItem struct {
 	Identifier embedding.Identifier `json:"identifier"`
-	Bytes      int                  `json:"bytes"` // length of the image file in the body
-	Rows       int                  `json:"rows"`  // as the Encoder's geometry said; checked again
-	Grants     []Grant              `json:"grants"`
+	Bytes      int                  `json:"bytes"`  // length of the image file in the body
+	Rows       int                  `json:"rows"`   // as the Encoder's geometry said; checked again
+	Grants     []Grant              `json:"grants"` // none: the embedding is wanted in the Store only
 }
 
 // EncodeRequest is the first line of an encode body.

@@ -58,7 +58,8 @@ func pickEncoder(snap *snapshot, req *request, m *image, past *history) (int, er
 	return 0, errNoneLeft
 }
 
-// encode has every image delivered to its grant, with one call per Encoder.
+// encode has every image delivered to its grant, with one call per Encoder. Without grants the images are
+// encoded for the Store alone.
 func (g *Gateway) encode(ctx context.Context, snap *snapshot, req *request, grants []control.Grant, past *history) error {
 	groups := map[int][]int{} // Encoder -> images
 	for i, m := range req.images {
@@ -95,9 +96,11 @@ func encodeCall(ctx context.Context, e worker, req *request, pick []int, grants 
 	var files [][]byte
 	for _, i := range pick {
 		m := req.images[i]
-		head.Items = append(head.Items, control.EncodeItem{
-			Identifier: m.id, Bytes: len(m.file), Rows: m.geo.Rows, Grants: grants[i : i+1],
-		})
+		item := control.EncodeItem{Identifier: m.id, Bytes: len(m.file), Rows: m.geo.Rows, Grants: []control.Grant{}}
+		if grants != nil {
+			item.Grants = grants[i : i+1]
+		}
+		head.Items = append(head.Items, item)
 		files = append(files, m.file)
 	}
 	body, length, err := control.NewEncodeBody(head, files)

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"afterimage/internal/control"
+	"afterimage/internal/openai"
+)
+
+// serveWarm answers POST /v1/warm: pictures go through the Encoders as those of a chat do, but to no P/D
+// and for no answer, so that their embeddings are in the Store when somebody asks.
+func (g *Gateway) serveWarm(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	id := requestID(r.Header.Get(control.HeaderRequestID))
+	w.Header().Set(control.HeaderRequestID, id)
+	parts, err := g.warmParts(w, r)
+	if err == nil {
+		err = checkForced(g.fleet.snapshot(), r.Header.Get(control.HeaderEncoder))
+	}
+	if err != nil {
+		openai.WriteError(w, openai.AsError(clientError(err)))
+		return
+	}
+	resp := control.WarmResponse{Items: make([]control.WarmItem, len(parts))}
+	left := &allowance{total: g.cfg.MaxRequestImageBytes}
+	var grp errgroup.Group
+	grp.SetLimit(fetchAtOnce)
+	for i, p := range parts {
+		grp.Go(func() error {
+			req := &request{id: id, scan: &openai.Request{Media: []openai.MediaPart{p}}, buf: newBuffer(0), start: start,
+				forced: r.Header.Get(control.HeaderEncoder), trace: &trace{start: start, ended: make(chan struct{})}}
+			err := g.warm(r.Context(), req, left)
+			resp.Items[i] = warmItem(i, req, err)
+			return nil // items fail alone
+		})
+	}
+	_ = grp.Wait()
+	if r.Context().Err() != nil {
+		return // nobody listens
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(resp) // a client that left is no fault
+}
+
+// warmParts reads the body as media parts.
+func (g *Gateway) warmParts(w http.ResponseWriter, r *http.Request) ([]openai.MediaPart, error) {
+	body, err := g.takeBody(w, r)
+	if err != nil {
+		return nil, err
+	}
+	defer body.release()
+	var req control.WarmRequest
+	if err := json.Unmarshal(body.b, &req); err != nil {
+		return nil, openai.BadRequest("", `the body is not of the form {"images":[{"url":"data:image/png;base64,…"}]}: %v`, err)
+	}
+	if n := len(req.Images); n == 0 || n > g.cfg.MaxImages {
+		return nil, openai.BadRequest("images", "%d images, want 1 to %d in one call", n, g.cfg.MaxImages)
+	}
+	if err := g.fleet.snapshot().checkModel(req.Model); err != nil {
+		return nil, err
+	}
+	parts := make([]openai.MediaPart, len(req.Images))
+	for i, m := range req.Images {
+		path := fmt.Sprintf("images[%d].url", i)
+		if m.URL == "" {
+			return nil, openai.BadRequest(path, "%s is empty, want a data: or http: URL", path)
+		}
+		parts[i].URL, parts[i].Path = []byte(m.URL), path
+	}
+	return parts, nil
+}
+
+// warm brings one picture to its Encoder, with the same repairs as a chat.
+func (g *Gateway) warm(ctx context.Context, req *request, left *allowance) error {
+	m, err := g.loadImage(ctx, req.scan.Media[0], left)
+	if err != nil {
+		return partError(req.scan.Media[0], err)
+	}
+	m.parts = []int{0}
+	req.images = []*image{m}
+	past := newHistory()
+	for n := 0; ; n++ {
+		err := g.warmOnce(ctx, req, past)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !past.note(err) || n >= g.cfg.Repairs:
+			return err
+		}
+		g.metrics.repairs.Inc()
+	}
+}
+
+func (g *Gateway) warmOnce(ctx context.Context, req *request, past *history) error {
+	snap := g.fleet.snapshot()
+	req.trace.attempt()
+	enc, err := anyEncoder(snap, past)
+	if err != nil {
+		if past.cause != nil {
+			err = past.cause
+		}
+		return err
+	}
+	if err := g.name(ctx, enc, req.images); err != nil {
+		return retryElsewhere(enc, err)
+	}
+	return g.encode(ctx, snap, req, nil, past)
+}
+
+// warmItem reports one picture.
+func warmItem(i int, req *request, err error) control.WarmItem {
+	it := control.WarmItem{Index: i, MS: req.trace.since()}
+	if len(req.images) > 0 {
+		it.Identifier, it.Key = req.images[0].id, req.images[0].key
+	}
+	if err != nil {
+		e := openai.AsError(clientError(err))
+		it.Error = &control.Error{Status: e.Status, Type: e.Type, Message: e.Message, Param: e.Param}
+		return it
+	}
+	for _, t := range req.trace.copy().Items {
+		it.Source, it.Encoder, it.Rows, it.Cols, it.Bytes = t.Source, t.Encoder, t.Rows, t.Cols, t.Bytes
+	}
+	return it
+}
