@@ -35,7 +35,7 @@ type Program struct {
 // grammar is the command line.
 type grammar struct {
 	Up      upCmd      `cmd:"" group:"serve" help:"Run a whole fleet on this host: Store, Encoders, prefill worker and gateway, each a process of its own."`
-	Store   storeCmd   `cmd:"" group:"serve" help:"Run the shared Store of this host."`
+	Store   storeCmd   `cmd:"" group:"serve" help:"Run the shared Store of this host, or look into one: ls, stat, get, verify, rm, warm, export, import."`
 	Encoder encoderCmd `cmd:"" group:"serve" help:"Run one Encoder: images to embeddings."`
 	Prefill prefillCmd `cmd:"" group:"serve" help:"Run one prefill worker: prompts and embeddings to answers."`
 	Gateway gatewayCmd `cmd:"" group:"serve" help:"Run the OpenAI-compatible front door of Encoders and prefill workers that run elsewhere."`

@@ -38,6 +38,19 @@ func hide(k *kong.Kong) {
 
 // load brings the configuration of role together and checks it. All faults are usage errors.
 func (a *app) load(role config.Role, file string) (*config.Loaded, error) {
+	l, err := a.loadFlags(role, file)
+	if err != nil {
+		return nil, err
+	}
+	a.warn(l)
+	if err := l.Validate(role); err != nil {
+		return nil, usageError{err}
+	}
+	return l, nil
+}
+
+// loadFlags is load without the check, for commands that run no role.
+func (a *app) loadFlags(role config.Role, file string) (*config.Loaded, error) {
 	in := config.Input{File: file, Env: a.Env, Flags: map[string]config.Flag{}}
 	for _, p := range a.kong.Path {
 		if p.Flag == nil {
@@ -52,10 +65,6 @@ func (a *app) load(role config.Role, file string) (*config.Loaded, error) {
 	}
 	l, err := config.Load(in)
 	if err != nil {
-		return nil, usageError{err}
-	}
-	a.warn(l)
-	if err := l.Validate(role); err != nil {
 		return nil, usageError{err}
 	}
 	return l, nil

@@ -20,6 +20,9 @@ const (
 // anyPort is where workers listen at their first start.
 const anyPort = "127.0.0.1:0"
 
+// socketName is the Store's socket in the run directory.
+const socketName = "store.sock"
+
 // fleet describes the processes of up. file is the configuration of all, socket that of the Store.
 func fleet(cfg config.Config, file, socket string) []supervise.Spec {
 	var specs, workers []supervise.Spec

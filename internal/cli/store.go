@@ -12,14 +12,27 @@ import (
 	"afterimage/internal/store/ram"
 )
 
-// storeCmd runs the Store.
+// storeCmd runs the Store, which needs no further word, or looks into one.
 type storeCmd struct {
+	Serve  storeServeCmd  `cmd:"" default:"withargs" help:"Run the Store. It is what 'afterimage store' does without another command."`
+	Ls     storeLsCmd     `cmd:"" help:"List the objects."`
+	Stat   storeStatCmd   `cmd:"" help:"Sum the Store up, or describe one object."`
+	Get    storeGetCmd    `cmd:"" help:"Show what one object is, or write it to a file."`
+	Verify storeVerifyCmd `cmd:"" help:"Read objects and check them: format, key, sums, finite values."`
+	Rm     storeRmCmd     `cmd:"" help:"Remove objects."`
+	Warm   storeWarmCmd   `cmd:"" help:"Have images encoded, so that their embeddings are there when somebody asks."`
+	Export storeExportCmd `cmd:"" help:"Write objects to one file."`
+	Import storeImportCmd `cmd:"" help:"Read objects from such a file."`
+}
+
+// storeServeCmd runs the Store.
+type storeServeCmd struct {
 	Own    config.Store `embed:"" group:"role"`
 	common `embed:""`
 }
 
 // Run is called by the parser.
-func (c *storeCmd) Run(a *app) error {
+func (c *storeServeCmd) Run(a *app) error {
 	at := addresses{http: "store.listen", data: "store.path", dataNetwork: "unix"}
 	name := func(*config.Config) string { return "store" }
 	return a.runRole(config.RoleStore, c.File, name, at, runStore)

@@ -77,12 +77,12 @@ func (a *app) supervise(l *config.Loaded, log *slog.Logger, notice string) error
 	defer cut()
 	ctx, stop := interruptible(a.ctx, cut)
 	defer stop()
-	s, err := newFleet(l, a.Stderr, log)
+	s, socket, err := newFleet(l, a.Stderr, log)
 	if err != nil {
 		return err
 	}
 	if err = s.Start(ctx); err == nil {
-		err = announce(a.Stdout, a.name(), s.Status(), notice)
+		err = announce(a.Stdout, a.name(), s.Status(), notice, socket)
 	} else if ctx.Err() == nil {
 		fmt.Fprintln(a.Stderr)
 		_ = supervise.WriteTable(a.Stderr, s.Status())
@@ -157,27 +157,31 @@ func upDefaults(l *config.Loaded, caches []string) (notice string, err error) {
 	return notice, err
 }
 
-// newFleet makes the run directory with the children's configuration, and the supervisor.
-func newFleet(l *config.Loaded, logs io.Writer, log *slog.Logger) (*supervise.Supervisor, error) {
+// newFleet makes the run directory with the children's configuration, and the supervisor. socket is that of
+// the Store, "" without one.
+func newFleet(l *config.Loaded, logs io.Writer, log *slog.Logger) (s *supervise.Supervisor, socket string, err error) {
 	binary, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	text, err := config.WriteTOML(l.Config)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	dir, err := supervise.MakeRunDir()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	file := filepath.Join(dir, "config.toml")
 	if err := os.WriteFile(file, text, 0o600); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, "", errors.Join(err, os.RemoveAll(dir))
 	}
-	return supervise.New(supervise.Config{
+	if l.Store.Kind != config.StoreNone {
+		socket = filepath.Join(dir, socketName)
+	}
+	s, err = supervise.New(supervise.Config{
 		Binary: binary, Arg0: "afterimage", RunDir: dir,
-		Specs: fleet(l.Config, file, filepath.Join(dir, "store.sock")),
+		Specs: fleet(l.Config, file, socket),
 		Logs:  logs, LogDir: l.Up.LogDir, Log: log,
 		StartTimeout: time.Duration(l.Up.StartTimeout),
 		OnChange: func(st supervise.Status) {
@@ -186,10 +190,12 @@ func newFleet(l *config.Loaded, logs io.Writer, log *slog.Logger) (*supervise.Su
 			}
 		},
 	})
+	return s, socket, err
 }
 
 // announce prints the table of processes, commands to try, with program as the user calls it, and readyLine.
-func announce(w io.Writer, program string, table []supervise.Status, notice string) error {
+// socket is that of the Store, or "".
+func announce(w io.Writer, program string, table []supervise.Status, notice, socket string) error {
 	fmt.Fprintf(w, "\nafterimage %s\n%s\n\n", version, notice)
 	if err := supervise.WriteTable(w, table); err != nil {
 		return err
@@ -207,13 +213,17 @@ func announce(w io.Writer, program string, table []supervise.Status, notice stri
 	if gateway != "127.0.0.1:8000" {
 		url = " --url http://" + gateway
 	}
+	look := ""
+	if socket != "" {
+		look = "  " + program + " store ls --path " + socket + "\n"
+	}
 	_, err = fmt.Fprintf(w, `
 Try, in another terminal (Ctrl-C in this one stops the fleet):
   %[3]s ask%[2]s --image examples/street.jpg "%[4]s"
   curl -s http://%[1]s/v1/models
   curl -s http://%[1]s/v1/chat/completions -H 'content-type: application/json' -d @examples/photo.json
-
+%[6]s
 %[5]s
-`, gateway, url, program, question, readyLine)
+`, gateway, url, program, question, readyLine, look)
 	return err
 }

@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -125,7 +124,7 @@ func (q Question) body() ([]byte, error) {
 		if len(img) == 0 {
 			return nil, fmt.Errorf("picture %d is empty", i)
 		}
-		url := "data:" + http.DetectContentType(img) + ";base64," + base64.StdEncoding.EncodeToString(img)
+		url := DataURL(img)
 		parts = append(parts, map[string]any{"type": "image_url", "image_url": map[string]string{"url": url}})
 	}
 	parts = append(parts, map[string]string{"type": "text", "text": q.Text})

@@ -19,7 +19,7 @@ import (
 // and for no answer, so that their embeddings are in the Store when somebody asks.
 func (g *Gateway) serveWarm(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	id := requestID(r.Header.Get(control.HeaderRequestID))
+	id := requestID(r.Header.Get(control.HeaderRequestID), randomHex(16))
 	w.Header().Set(control.HeaderRequestID, id)
 	parts, err := g.warmParts(w, r)
 	if err == nil {

@@ -90,6 +90,9 @@ func (r *Reader) Next() (Record, error) {
 	}
 	at := r.off
 	rec, err := r.head()
+	if err == nil && r.at != nil && rec.Bytes > r.size-r.off { // nobody needs to make room for it
+		return Record{}, r.end(r.cut(io.EOF))
+	}
 	if err == nil {
 		r.expect(at, rec)
 		r.object = &rec

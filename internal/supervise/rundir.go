@@ -45,3 +45,17 @@ func removeRunDir(dir string) error {
 	}
 	return os.RemoveAll(dir)
 }
+
+// RunDirs lists the run directories of this user's fleets, those of fleets that are gone and left theirs
+// behind included.
+func RunDirs() []string {
+	var out []string
+	for _, base := range []string{os.Getenv("XDG_RUNTIME_DIR"), os.TempDir()} {
+		if base == "" {
+			continue
+		}
+		found, _ := filepath.Glob(filepath.Join(base, runDirPrefix+"*")) // fails for bad patterns only
+		out = append(out, found...)
+	}
+	return out
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"afterimage/internal/embedding"
+	"afterimage/internal/store"
+	"afterimage/internal/storefile"
+)
+
+// storeExportCmd writes objects to a file.
+type storeExportCmd struct {
+	To      string `arg:"" placeholder:"FILE" help:"File to write; - is standard output."`
+	Prefix  string `placeholder:"PREFIX" help:"Export keys that begin with this."`
+	Resume  bool   `help:"Go on with a file that an export did not end, or add what is new to one that it did."`
+	Force   bool   `help:"Replace a file that is there."`
+	storeAt `embed:""`
+}
+
+// exported is the outcome of an export.
+type exported struct {
+	Objects int            `json:"objects"`
+	Bytes   int64          `json:"bytes"` // of the file
+	Kept    int            `json:"kept"`  // were in the file before
+	Gone    int            `json:"gone"`  // left the Store meanwhile
+	Bad     map[string]int `json:"bad"`   // left out, by reason
+}
+
+// Run is called by the parser.
+func (c *storeExportCmd) Run(a *app) error {
+	if c.Resume && (c.Force || c.To == "-") {
+		return usageError{errors.New("--resume: goes neither with --force nor with standard output")}
+	}
+	return withShelf(a, &c.storeAt, func(ctx context.Context, t *shelfTool) error {
+		m := newMeter(a.Stderr, "export")
+		x := exported{Bad: map[string]int{}}
+		err := c.export(ctx, a, t, m, &x)
+		m.end()
+		out := a.Stdout
+		if c.To == "-" {
+			out = a.Stderr
+		}
+		if x.Bytes == 0 {
+			return err // nothing was begun
+		}
+		if perr := x.print(out, c.JSON); err == nil {
+			err = perr
+		}
+		if err != nil && c.To != "-" {
+			err = fmt.Errorf("%w; the file holds what came before: 'afterimage store export --resume' goes on", err)
+		}
+		if err == nil && len(x.Bad) > 0 {
+			err = fmt.Errorf("objects that are bad were left out%s; 'afterimage store verify' shows them", reasonText(x.Bad))
+		}
+		return err
+	})
+}
+
+// export opens the file, fills it and ends it.
+func (c *storeExportCmd) export(ctx context.Context, a *app, t *shelfTool, m *meter, x *exported) (err error) {
+	if c.To == "-" {
+		w, err := storefile.NewWriter(a.Stdout, time.Now())
+		if err != nil {
+			return err
+		}
+		return c.fill(ctx, t, w, m, x)
+	}
+	flags := os.O_RDWR | os.O_CREATE | os.O_EXCL
+	switch {
+	case c.Resume:
+		flags = os.O_RDWR | os.O_CREATE
+	case c.Force:
+		flags = os.O_RDWR | os.O_CREATE | os.O_TRUNC
+	}
+	f, err := os.OpenFile(c.To, flags, 0o600) // embeddings tell what was in the pictures
+	if errors.Is(err, fs.ErrExist) {
+		return usageError{fmt.Errorf("%s: is there; --resume adds to it, --force replaces it", c.To)}
+	}
+	if err != nil {
+		return fileFault(c.To, err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	w, err := c.begin(f, m, x)
+	if err != nil {
+		return err
+	}
+	if err := c.fill(ctx, t, w, m, x); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// begin starts the file, or finds where to go on.
+func (c *storeExportCmd) begin(f *os.File, m *meter, x *exported) (*storefile.Writer, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if st.Size() == 0 {
+		return storefile.NewWriter(f, time.Now())
+	}
+	w, err := storefile.Resume(f, st.Size(), func(done int64) { m.at(done, st.Size(), "checking the file") })
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--resume %s: %w", c.To, err)}
+	}
+	x.Kept = w.Len()
+	return w, nil
+}
+
+// fill writes every object that the file lacks. Whatever ends it, what was added is in the file.
+func (c *storeExportCmd) fill(ctx context.Context, t *shelfTool, w *storefile.Writer, m *meter, x *exported) error {
+	sum, err := t.Totals(ctx)
+	if err != nil {
+		return err
+	}
+	total := sum.Objects
+	if c.Prefix != "" {
+		total = 0
+	}
+	done := int64(0)
+	err = t.each(ctx, c.Prefix, func(e store.Entry) error {
+		done++
+		m.at(done, total, sizeText(w.Bytes()))
+		if w.Has(e.Key) {
+			return nil
+		}
+		return c.add(ctx, t, w, e, x)
+	})
+	if err == nil {
+		err = w.Close()
+	} else {
+		err = errors.Join(err, w.Flush())
+	}
+	x.Objects, x.Bytes = w.Len(), w.Bytes()
+	return err
+}
+
+// add writes one object. What does not hold what it says is no use to anybody, and is left out.
+func (c *storeExportCmd) add(ctx context.Context, t *shelfTool, w *storefile.Writer, e store.Entry, x *exported) error {
+	var failed error // of the file
+	err := t.read(ctx, e, func(obj []byte) error {
+		if _, _, _, err := embedding.Inspect(obj, e.Key); err != nil {
+			return err
+		}
+		failed = w.Add(storefile.Record{Key: e.Key, Tenant: e.Tenant, TTL: e.TTL, SoftPin: e.SoftPin}, obj)
+		return failed
+	})
+	switch reason := verdictOf(err); {
+	case err == nil:
+	case failed != nil || errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil:
+		return err
+	case reason == "gone":
+		x.Gone++
+	default:
+		x.Bad[reason]++
+	}
+	return nil
+}
+
+func (x *exported) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return printJSON(w, x)
+	}
+	bad := 0
+	for _, n := range x.Bad {
+		bad += n
+	}
+	_, err := fmt.Fprintf(w, "export: %d objects in the file, %s; %d of them were there before; %d gone meanwhile, %d bad%s\n",
+		x.Objects, sizeText(x.Bytes), x.Kept, x.Gone, bad, reasonText(x.Bad))
+	return err
+}

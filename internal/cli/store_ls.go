@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"afterimage/internal/embedding"
+	"afterimage/internal/store"
+)
+
+// storeLsCmd lists objects.
+type storeLsCmd struct {
+	Prefix  string `arg:"" optional:"" placeholder:"PREFIX" help:"List keys that begin with this."`
+	Limit   int    `placeholder:"N" default:"0" help:"Stop after so many objects; 0 lists all (default ${default})."`
+	storeAt `embed:""`
+}
+
+// entryJSON is a store.Entry as --json prints it. Times are seconds.
+type entryJSON struct {
+	Key     embedding.Key `json:"key"`
+	Bytes   int64         `json:"bytes"`
+	Age     float64       `json:"age_s"`
+	LastUse float64       `json:"last_use_s"`
+	TTL     float64       `json:"ttl_s,omitempty"` // left to live; none: until evicted
+	Pins    int           `json:"pins"`
+	SoftPin bool          `json:"soft_pin,omitempty"`
+	Tenant  string        `json:"tenant,omitempty"`
+}
+
+func entryOf(e store.Entry) entryJSON {
+	return entryJSON{Key: e.Key, Bytes: e.Bytes, Age: e.Age.Seconds(), LastUse: e.LastUse.Seconds(), TTL: e.TTL.Seconds(),
+		Pins: e.Pins, SoftPin: e.SoftPin, Tenant: e.Tenant}
+}
+
+// errEnough ends a listing at its limit.
+var errEnough = errors.New("enough")
+
+// Run is called by the parser.
+func (c *storeLsCmd) Run(a *app) error {
+	if c.Limit < 0 {
+		return usageError{fmt.Errorf("--limit %d: give at least 0", c.Limit)}
+	}
+	return withShelf(a, &c.storeAt, func(ctx context.Context, t *shelfTool) error { return c.list(ctx, t, a.Stdout) })
+}
+
+// withShelf runs f on the Store until a signal comes.
+func withShelf(a *app, at *storeAt, f func(context.Context, *shelfTool) error) error {
+	ctx, stop := interruptible(a.ctx, func() {})
+	defer stop()
+	t, err := at.open(ctx, a)
+	if err != nil {
+		return err
+	}
+	err = f(ctx, t)
+	return errors.Join(err, t.close())
+}
+
+// list prints as it goes: a page of the table is as wide as that page needs.
+func (c *storeLsCmd) list(ctx context.Context, t *shelfTool, w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if !c.JSON {
+		fmt.Fprintln(tw, "SIZE\tAGE\tUSED\tTTL\tPINS\tTENANT\tKEY")
+	}
+	n, sum := 0, int64(0)
+	err := t.each(ctx, c.Prefix, func(e store.Entry) error {
+		if c.Limit > 0 && n == c.Limit {
+			return errEnough
+		}
+		n, sum = n+1, sum+e.Bytes
+		if c.JSON {
+			return printJSON(w, entryOf(e))
+		}
+		fmt.Fprintln(tw, row(e))
+		if n%listPage == 0 {
+			return tw.Flush()
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnough) || c.JSON {
+		if errors.Is(err, errEnough) {
+			err = nil
+		}
+		return errors.Join(tw.Flush(), err)
+	}
+	more := ""
+	if err != nil {
+		more = "; there are more (--limit)"
+	}
+	fmt.Fprintf(tw, "%d objects, %s%s\n", n, sizeText(sum), more)
+	return tw.Flush()
+}
+
+// row is a line of the table.
+func row(e store.Entry) string {
+	dash := func(s string) string {
+		if s == "" {
+			return "-"
+		}
+		return s
+	}
+	ttl := ""
+	if e.TTL > 0 {
+		ttl = ageText(e.TTL)
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s", sizeText(e.Bytes), ageText(e.Age), ageText(e.LastUse), dash(ttl), e.Pins, dash(e.Tenant), e.Key)
+}
+
+// ageText writes a time for people.
+func ageText(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	case d >= time.Minute:
+		return d.Round(time.Second).String()
+	}
+	return d.Round(100 * time.Millisecond).String()
+}
+
+// storeStatCmd sums up the Store, or one object.
+type storeStatCmd struct {
+	Key     string `arg:"" optional:"" placeholder:"KEY" help:"Describe this object: its key, its identifier, or the beginning of that. Nothing sums the Store up."`
+	storeAt `embed:""`
+}
+
+// Run is called by the parser.
+func (c *storeStatCmd) Run(a *app) error {
+	return withShelf(a, &c.storeAt, func(ctx context.Context, t *shelfTool) error {
+		if c.Key == "" {
+			return c.totals(ctx, t, a.Stdout)
+		}
+		e, err := t.one(ctx, c.Key)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return printJSON(a.Stdout, entryOf(e))
+		}
+		tw := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintf(tw, "key\t%s\nsize\t%d bytes\nage\t%s\nlast used\t%s ago\nreaders\t%d\nsoft pin\t%v\n",
+			e.Key, e.Bytes, ageText(e.Age), ageText(e.LastUse), e.Pins, e.SoftPin)
+		if e.TTL > 0 {
+			fmt.Fprintf(tw, "time to live\t%s\n", ageText(e.TTL))
+		}
+		if e.Tenant != "" {
+			fmt.Fprintf(tw, "tenant\t%s\n", e.Tenant)
+		}
+		return tw.Flush()
+	})
+}
+
+// totals prints what the Store is and has done.
+func (c *storeStatCmd) totals(ctx context.Context, t *shelfTool, w io.Writer) error {
+	sum, err := t.Totals(ctx)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(w, struct {
+			Path string `json:"path"`
+			Kind string `json:"kind"`
+			store.Totals
+		}{t.path, t.Capabilities().Name, sum})
+	}
+	percent := func(part, whole float64) float64 { return 100 * part / max(whole, 1) }
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(tw, "store\t%s at %s\n", t.Capabilities().Name, t.path)
+	fmt.Fprintf(tw, "objects\t%d\n", sum.Objects)
+	fmt.Fprintf(tw, "size\t%s of %s (%.0f %%)\n", sizeText(sum.Bytes), sizeText(sum.LimitBytes), percent(float64(sum.Bytes), float64(sum.LimitBytes)))
+	fmt.Fprintf(tw, "largest object\t%s\n", sizeText(sum.MaxObject))
+	fmt.Fprintf(tw, "on loan\t%d, %s\n", sum.Loans, sizeText(sum.LoanBytes))
+	fmt.Fprintf(tw, "connections\t%d\n", sum.Connections)
+	fmt.Fprintf(tw, "gets\t%d, %d found (%.0f %%)\n", sum.Gets, sum.Hits, percent(float64(sum.Hits), float64(sum.Gets)))
+	fmt.Fprintf(tw, "puts\t%d, %d refused\n", sum.Puts, sum.Rejected)
+	fmt.Fprintf(tw, "gone\t%d evicted, %d expired, %d removed\n", sum.Evictions, sum.Expired, sum.Removed)
+	return tw.Flush()
+}

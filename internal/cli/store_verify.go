@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"afterimage/internal/embedding"
+	"afterimage/internal/store"
+)
+
+// storeVerifyCmd checks objects.
+type storeVerifyCmd struct {
+	Prefix  string `arg:"" optional:"" placeholder:"PREFIX" help:"Check keys that begin with this."`
+	Rm      bool   `help:"Remove what is bad. It is encoded again when somebody asks for it."`
+	storeAt `embed:""`
+}
+
+// verdictOf files an error under a word.
+func verdictOf(err error) string {
+	for _, r := range []struct {
+		err  error
+		word string
+	}{
+		{embedding.ErrForeign, "foreign"}, {embedding.ErrCorrupt, "corrupt"}, {embedding.ErrNotFinite, "not finite"},
+		{embedding.ErrMalformed, "malformed"}, {store.ErrMiss, "gone"},
+	} {
+		if errors.Is(err, r.err) {
+			return r.word
+		}
+	}
+	return "unreadable"
+}
+
+// verified is the outcome of a check.
+type verified struct {
+	Objects int            `json:"objects"`
+	Bytes   int64          `json:"bytes"`
+	Good    int            `json:"good"`
+	Gone    int            `json:"gone,omitempty"` // left while the check ran
+	Bad     map[string]int `json:"bad"`            // by reason
+	Removed int            `json:"removed"`
+	Faults  []faultJSON    `json:"faults,omitempty"` // the first ones
+}
+
+// faultJSON is one bad object.
+type faultJSON struct {
+	Key    embedding.Key `json:"key"`
+	Reason string        `json:"reason"`
+	Error  string        `json:"error"`
+}
+
+// maxFaults is how many faults are told one by one.
+const maxFaults = 100
+
+// Run is called by the parser.
+func (c *storeVerifyCmd) Run(a *app) error {
+	return withShelf(a, &c.storeAt, func(ctx context.Context, t *shelfTool) error {
+		m := newMeter(a.Stderr, "verify")
+		v, err := c.verify(ctx, t, m)
+		m.end()
+		if perr := v.print(a.Stdout, c.JSON); err == nil {
+			err = perr
+		}
+		if bad := v.sum(); err == nil && bad > v.Removed {
+			err = fmt.Errorf("%d of %d objects are bad; 'afterimage store verify --rm' removes them", bad, v.Objects)
+		}
+		return err
+	})
+}
+
+func (v *verified) sum() int {
+	n := 0
+	for _, k := range v.Bad {
+		n += k
+	}
+	return n
+}
+
+// verify reads every object. An error of an object is counted; one of the Store ends it.
+func (c *storeVerifyCmd) verify(ctx context.Context, t *shelfTool, m *meter) (verified, error) {
+	v := verified{Bad: map[string]int{}}
+	sum, err := t.Totals(ctx)
+	if err != nil {
+		return v, err
+	}
+	total := sum.Objects
+	if c.Prefix != "" {
+		total = 0
+	}
+	err = t.each(ctx, c.Prefix, func(e store.Entry) error {
+		v.Objects, v.Bytes = v.Objects+1, v.Bytes+e.Bytes
+		err := t.read(ctx, e, func(obj []byte) error {
+			_, _, err := checkObject(e.Key, obj)
+			return err
+		})
+		m.at(int64(v.Objects), total, sizeText(v.Bytes))
+		switch reason := verdictOf(err); {
+		case err == nil:
+			v.Good++
+		case errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil:
+			return err
+		case reason == "gone":
+			v.Gone++
+		default:
+			return c.bad(ctx, t, &v, e.Key, reason, err)
+		}
+		return nil
+	})
+	return v, err
+}
+
+// bad counts an object, and removes it if that is wanted. What could not be read may be good.
+func (c *storeVerifyCmd) bad(ctx context.Context, t *shelfTool, v *verified, key embedding.Key, reason string, why error) error {
+	v.Bad[reason]++
+	if len(v.Faults) < maxFaults {
+		v.Faults = append(v.Faults, faultJSON{key, reason, why.Error()})
+	}
+	if !c.Rm || reason == "unreadable" {
+		return nil
+	}
+	v.Removed++
+	return t.Remove(ctx, []embedding.Key{key})
+}
+
+func (v *verified) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return printJSON(w, v)
+	}
+	for _, f := range v.Faults {
+		fmt.Fprintf(w, "bad: %s: %s\n", f.Key, f.Error)
+	}
+	_, err := fmt.Fprintf(w, "verify: %d objects, %s: %d good, %d bad%s, %d gone meanwhile, %d removed\n",
+		v.Objects, sizeText(v.Bytes), v.Good, v.sum(), reasonText(v.Bad), v.Gone, v.Removed)
+	return err
+}
+
+// reasonText writes counts by reason: " (2 corrupt, 1 foreign)".
+func reasonText(by map[string]int) string {
+	if len(by) == 0 {
+		return ""
+	}
+	var parts []string
+	for _, reason := range slices.Sorted(maps.Keys(by)) {
+		parts = append(parts, fmt.Sprintf("%d %s", by[reason], reason))
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
