@@ -152,7 +152,7 @@ func launch(t *testing.T, args ...string) *upRun {
 }
 
 // tableRow is a process of the table that up prints.
-var tableRow = regexp.MustCompile(`(?m)^(\S+) +(127\.0\.0\.1:\d+) +(\d+) +(\S+) +ready$`)
+var tableRow = regexp.MustCompile(`(?m)^(\S+) +(127\.0\.0\.1:\d+) +(\d+) +(\S.*?) +ready$`)
 
 // startUp starts `up` and waits until it is ready.
 func startUp(t *testing.T, args ...string) *upRun {
