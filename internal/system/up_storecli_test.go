@@ -14,7 +14,7 @@ import (
 )
 
 // socketLine is where up says how to look into its Store.
-var socketLine = regexp.MustCompile(`(?m)^  afterimage store ls --path (\S+)$`)
+var socketLine = regexp.MustCompile(`(?m)^  \S+ store ls --path (\S+)$`)
 
 // TestUpStoreCommands: with what up prints, its Store can be warmed, looked into, checked, exported, emptied
 // and filled again, and then serves a chat without any encode.
