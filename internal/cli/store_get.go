@@ -81,7 +81,7 @@ func (c *storeGetCmd) show(a *app, key embedding.Key, obj []byte) error {
 		return err
 	}
 	tw := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(tw, "key\t%s\nformat\t%s, %d bytes\nrows\t%d of %d x %s\n", key, h.Protocol, h.Bytes, h.Rows, h.Cols, h.DType)
+	fmt.Fprintf(tw, "key\t%s\nformat\t%s, %d bytes\nrows\t%d of %d x %s\n", nameText(key), h.Protocol, h.Bytes, h.Rows, h.Cols, h.DType)
 	if h.Layout != nil {
 		fmt.Fprintf(tw, "layout\t%s\n", layoutText(*h.Layout))
 	}

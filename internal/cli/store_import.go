@@ -18,7 +18,6 @@ import (
 // storeImportCmd reads objects from a file.
 type storeImportCmd struct {
 	From    string `arg:"" placeholder:"FILE" help:"File to read; - is standard input."`
-	Resume  bool   `help:"Changes nothing: an import always skips what the Store has."`
 	storeAt `embed:""`
 }
 

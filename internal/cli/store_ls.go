@@ -108,7 +108,7 @@ func row(e store.Entry) string {
 	if e.TTL > 0 {
 		ttl = ageText(e.TTL)
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s", sizeText(e.Bytes), ageText(e.Age), ageText(e.LastUse), dash(ttl), e.Pins, dash(e.Tenant), e.Key)
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s", sizeText(e.Bytes), ageText(e.Age), ageText(e.LastUse), dash(ttl), e.Pins, dash(nameText(e.Tenant)), nameText(e.Key))
 }
 
 // ageText writes a time for people.
@@ -143,12 +143,12 @@ func (c *storeStatCmd) Run(a *app) error {
 		}
 		tw := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintf(tw, "key\t%s\nsize\t%d bytes\nage\t%s\nlast used\t%s ago\nreaders\t%d\nsoft pin\t%v\n",
-			e.Key, e.Bytes, ageText(e.Age), ageText(e.LastUse), e.Pins, e.SoftPin)
+			nameText(e.Key), e.Bytes, ageText(e.Age), ageText(e.LastUse), e.Pins, e.SoftPin)
 		if e.TTL > 0 {
 			fmt.Fprintf(tw, "time to live\t%s\n", ageText(e.TTL))
 		}
 		if e.Tenant != "" {
-			fmt.Fprintf(tw, "tenant\t%s\n", e.Tenant)
+			fmt.Fprintf(tw, "tenant\t%s\n", nameText(e.Tenant))
 		}
 		return tw.Flush()
 	})

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -194,7 +195,7 @@ func (t *shelfTool) one(ctx context.Context, name string) (store.Entry, error) {
 	case len(found) == 0:
 		return store.Entry{}, fmt.Errorf("no object has the key or identifier %q; 'afterimage store ls' lists all", name)
 	case len(found) > 1:
-		return store.Entry{}, usageError{fmt.Errorf("%q is the beginning of several identifiers, among them\n%s\n%s", name, found[0].Key, found[1].Key)}
+		return store.Entry{}, usageError{fmt.Errorf("%q is the beginning of several identifiers, among them\n%s\n%s", name, nameText(found[0].Key), nameText(found[1].Key))}
 	}
 	return found[0], nil
 }
@@ -204,6 +205,15 @@ func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
+}
+
+// nameText writes a key or a tenant for people. Both can come from anywhere, and must not speak to the
+// terminal.
+func nameText[T ~string](name T) string {
+	if q := strconv.Quote(string(name)); q != `"`+string(name)+`"` {
+		return q
+	}
+	return string(name)
 }
 
 // sizeText writes bytes for people.

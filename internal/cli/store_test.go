@@ -169,6 +169,17 @@ func TestStoreLsAndStat(t *testing.T) {
 	}
 }
 
+// A key can be anything, and must not speak to the terminal.
+func TestStoreShowsHostileNames(t *testing.T) {
+	r := newShelfRig(t, 1<<20)
+	r.put(t, "\x1b[2J@id:evil\n", []byte("x"), store.PutOptions{Tenant: "\x1b]0;t\a"})
+	all := r.must(t, "ls") + r.must(t, "stat", "evil")
+	stdout, stderr, _ := r.run(t, "verify")
+	if all += stdout + stderr; strings.ContainsAny(all, "\x1b\a") || !strings.Contains(all, `"\x1b[2J@id:evil\n"`) {
+		t.Errorf("printed as it is: %q", all)
+	}
+}
+
 func TestStoreGet(t *testing.T) {
 	r := newShelfRig(t, 8<<20)
 	r.fill(t, 2)

@@ -107,7 +107,7 @@ func TestListTellsTheState(t *testing.T) {
 // What is there from the first page to the last is listed, whatever comes and goes meanwhile.
 func TestListWhileOthersWrite(t *testing.T) {
 	path, a := socket(t), newArena(t, 1<<20)
-	serve(t, path, Config{})
+	srv, _ := serve(t, path, Config{})
 	c := dial(t, ClientConfig{Path: path, Arena: a})
 	for i := range 600 {
 		mustPut(t, c, a, embedding.Key(fmt.Sprintf("stays/%03d", i)), 8, 1)
@@ -131,6 +131,16 @@ func TestListWhileOthersWrite(t *testing.T) {
 	}
 	stop()
 	wg.Wait()
+	srv.shelf.mu.Lock()
+	defer srv.shelf.mu.Unlock()
+	if len(srv.shelf.all) != len(srv.shelf.objects) {
+		t.Errorf("%d places for %d objects", len(srv.shelf.all), len(srv.shelf.objects))
+	}
+	for i, o := range srv.shelf.all {
+		if o.at != i || srv.shelf.objects[o.key] != o {
+			t.Errorf("place %d holds %s, which says %d", i, o.key, o.at)
+		}
+	}
 }
 
 // churn stores and removes objects until ctx ends.
