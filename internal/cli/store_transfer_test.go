@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -190,5 +191,43 @@ func TestStoreImportIntoASmallStore(t *testing.T) {
 	stdout, _, status := tiny.run(t, "import", "--json", file)
 	if got := decode[imported](t, stdout); status != exitFailure || got.Refused["too large"] == 0 {
 		t.Errorf("status %d, %+v", status, got)
+	}
+}
+
+// stopper ends a context with the first write, and keeps what is written.
+type stopper struct {
+	bytes.Buffer
+	stop context.CancelFunc
+}
+
+func (s *stopper) Write(b []byte) (int, error) {
+	s.stop()
+	return s.Buffer.Write(b)
+}
+
+// An export that is told to stop leaves a file that can be imported up to there.
+func TestStoreExportIsStopped(t *testing.T) {
+	r := newShelfRig(t, 32<<20)
+	for i := range 30 { // 4 MiB, of which the first is written before anybody looks
+		key, obj := soundObject(t, embedding.A1, 2000+i)
+		r.put(t, key, obj, store.PutOptions{})
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	out, errs := &stopper{stop: stop}, &bytes.Buffer{}
+	p := Program{Args: []string{"store", "export", "--path", r.path, "-"}, Stdout: out, Stderr: errs}
+	if status := p.Main(ctx); status != exitFailure || !strings.Contains(errs.String(), "context canceled") {
+		t.Errorf("status %d, %s", status, errs)
+	}
+	file := filepath.Join(t.TempDir(), "part.afi")
+	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	to := newShelfRig(t, 32<<20)
+	stdout, _, status := to.run(t, "import", "--json", file)
+	if got := decode[imported](t, stdout); status != exitFailure || got.Stored < 7 || got.Stored == 30 || !strings.Contains(got.File, "cut off") || len(got.Refused) > 0 {
+		t.Errorf("status %d, %+v", status, got)
+	}
+	if x := decode[exported](t, r.must(t, "export", "--resume", "--json", file)); x.Objects != 30 || x.Kept < 7 {
+		t.Errorf("resumed: %+v", x)
 	}
 }
