@@ -33,7 +33,7 @@ run: deps build ## set everything up and serve the demo model on 127.0.0.1:8000
 
 .PHONY: build
 build: ## build bin/afterimage (static, no C compiler)
-	@echo "build: bin/afterimage $(VERSION)"
+	@echo "build: bin/afterimage $(VERSION)$$([ -e bin/afterimage ] || echo ' (the first build takes a minute)')"
 	@$(GO) build -trimpath -ldflags '-s -w -X afterimage/internal/cli.version=$(VERSION)' -o bin/afterimage ./cmd/afterimage
 
 .PHONY: test
