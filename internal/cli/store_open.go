@@ -41,8 +41,14 @@ func (s *storeAt) find(a *app) (path string, named bool, err error) {
 	if l.Source("store.path") != "default" {
 		return path, true, answers(path)
 	}
-	sockets := []string{path}
-	for _, dir := range supervise.RunDirs() {
+	path, err = discover(path, supervise.RunDirs())
+	return path, false, err
+}
+
+// discover returns the only socket that answers: usual, or that of a fleet.
+func discover(usual string, runDirs []string) (string, error) {
+	sockets := []string{usual}
+	for _, dir := range runDirs {
 		sockets = append(sockets, filepath.Join(dir, socketName))
 	}
 	var live []string
@@ -53,11 +59,11 @@ func (s *storeAt) find(a *app) (path string, named bool, err error) {
 	}
 	switch len(live) {
 	case 0:
-		return "", false, fmt.Errorf("no Store of this user runs on this host: nothing answers at %s, and no 'afterimage up' runs; start one, or name its socket with --path", path)
+		return "", fmt.Errorf("no Store of this user runs on this host: nothing answers at %s, and no 'afterimage up' runs; start one, or name its socket with --path", usual)
 	case 1:
-		return live[0], false, nil
+		return live[0], nil
 	}
-	return "", false, usageError{fmt.Errorf("several Stores run on this host; name one with --path:\n%s", strings.Join(live, "\n"))}
+	return "", usageError{fmt.Errorf("several Stores run on this host; name one with --path:\n%s", strings.Join(live, "\n"))}
 }
 
 // answers says why nobody listens at a socket.

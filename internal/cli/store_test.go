@@ -232,6 +232,25 @@ func TestStoreVerify(t *testing.T) {
 	}
 }
 
+func TestDiscoverStore(t *testing.T) {
+	one, two := newShelfRig(t, 1<<20), newShelfRig(t, 1<<20)
+	dirs := []string{t.TempDir()} // of a fleet
+	if err := os.Link(one.path, filepath.Join(dirs[0], socketName)); err != nil {
+		t.Fatal(err)
+	}
+	f := func(usual string, dirs []string, want, words string) {
+		t.Helper()
+		got, err := discover(usual, dirs)
+		if got != want || words == "" && err != nil || words != "" && (err == nil || !strings.Contains(err.Error(), words)) {
+			t.Errorf("got %q, %v", got, err)
+		}
+	}
+	f("nowhere", []string{t.TempDir()}, "", "nothing answers at nowhere")
+	f(two.path, []string{t.TempDir()}, two.path, "")
+	f("nowhere", dirs, filepath.Join(dirs[0], socketName), "")
+	f(two.path, dirs, "", "several Stores")
+}
+
 func TestStoreRm(t *testing.T) {
 	r := newShelfRig(t, 8<<20)
 	r.fill(t, 6)

@@ -3,14 +3,12 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -87,69 +85,39 @@ func (c *storeWarmCmd) Run(a *app) error {
 	return err
 }
 
-// imageList reads the lists among the arguments.
-func imageList(args []string) ([]string, error) {
-	var out []string
-	for _, arg := range args {
-		name, isFile := strings.CutPrefix(arg, "@")
-		switch {
-		case arg == "-":
-			lines, err := readLines(os.Stdin)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, lines...)
-		case isFile:
-			f, err := os.Open(name)
-			if err != nil {
-				return nil, fileFault(name, err)
-			}
-			lines, err := readLines(f)
-			f.Close()
-			if err != nil {
-				return nil, fileFault(name, err)
-			}
-			out = append(out, lines...)
-		default:
-			out = append(out, arg)
-		}
-	}
-	if len(out) == 0 {
-		return nil, usageError{errors.New("the list of images is empty")}
-	}
-	return out, nil
-}
-
-// readLines returns the lines that are neither empty nor comments.
-func readLines(r io.Reader) (out []string, err error) {
-	for s := bufio.NewScanner(r); ; {
-		if !s.Scan() {
-			return out, s.Err()
-		}
-		if line := strings.TrimSpace(s.Text()); line != "" && line[0] != '#' {
-			out = append(out, line)
-		}
-	}
-}
-
 // warm sends the images, several at once, and reports each as it is done.
 func (c *storeWarmCmd) warm(ctx context.Context, a *app, images []string) (warmed, error) {
 	w := warmed{Sources: map[string]int{}}
-	api := &client.Client{Base: strings.TrimRight(c.URL, "/"), HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: c.Jobs}}}
-	defer api.HTTP.CloseIdleConnections()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	m := newMeter(a.Stderr, "warm")
+	for it := range c.send(ctx, images, cancel) {
+		if ctx.Err() != nil {
+			continue // cut off, which says nothing about the image
+		}
+		w.note(a, m, c.JSON, it)
+		m.at(int64(w.Images), int64(len(images)), fmt.Sprintf("%d encoded, %d failed", w.Sources[string(control.SourceEncoded)], w.Failed))
+	}
+	m.end()
+	return w, context.Cause(ctx)
+}
+
+// send starts the senders. The channel, which has to be read to its end, is closed when all images are
+// through or ctx has ended.
+func (c *storeWarmCmd) send(ctx context.Context, images []string, end context.CancelCauseFunc) <-chan warmJSON {
+	api := &client.Client{Base: strings.TrimRight(c.URL, "/"), HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: c.Jobs}}}
 	work, done := make(chan string), make(chan warmJSON)
 	var wg sync.WaitGroup
 	for range min(c.Jobs, len(images)) {
 		wg.Go(func() {
 			for name := range work {
-				done <- warmJSON{name, c.one(ctx, api, name, cancel)}
+				done <- warmJSON{name, c.one(ctx, api, name, end)}
 			}
 		})
 	}
 	go func() {
 		defer close(done)
+		defer api.HTTP.CloseIdleConnections()
 		defer wg.Wait()
 		defer close(work)
 		for _, name := range images {
@@ -160,16 +128,7 @@ func (c *storeWarmCmd) warm(ctx context.Context, a *app, images []string) (warme
 			}
 		}
 	}()
-	m := newMeter(a.Stderr, "warm")
-	for it := range done {
-		if ctx.Err() != nil {
-			continue // cut off, which says nothing about the image
-		}
-		w.note(a, m, c.JSON, it)
-		m.at(int64(w.Images), int64(len(images)), fmt.Sprintf("%d encoded, %d failed", w.Sources[string(control.SourceEncoded)], w.Failed))
-	}
-	m.end()
-	return w, context.Cause(ctx)
+	return done
 }
 
 // note counts and shows one image.
@@ -192,16 +151,9 @@ func (w *warmed) note(a *app, m *meter, asJSON bool, it warmJSON) {
 
 // one brings one image through. The fleet not being there ends the whole run.
 func (c *storeWarmCmd) one(ctx context.Context, api *client.Client, name string, end context.CancelCauseFunc) control.WarmItem {
-	address := name
-	if low := strings.ToLower(name); !strings.HasPrefix(low, "http://") && !strings.HasPrefix(low, "https://") && !strings.HasPrefix(low, "data:") {
-		b, err := os.ReadFile(name)
-		if pe, ok := errors.AsType[*os.PathError](err); ok {
-			err = pe.Err
-		}
-		if err != nil {
-			return control.WarmItem{Error: &control.Error{Message: err.Error()}}
-		}
-		address = client.DataURL(b)
+	address, err := addressOf(name)
+	if err != nil {
+		return control.WarmItem{Error: &control.Error{Message: err.Error()}}
 	}
 	for try := 0; ; try++ {
 		it, err := c.call(ctx, api, address)
