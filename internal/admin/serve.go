@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -91,13 +92,41 @@ func (u *unusedConns) close() {
 	}
 }
 
-// Rolling gives every single write of handler's answers timeout to get through. A stream of any length
-// lives as long as its client keeps reading.
+// Rolling gives every single write of handler's answers, and every single read of a request's body,
+// timeout to get through. A stream of any length lives as long as its client keeps up.
 func Rolling(handler http.Handler, timeout time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handler.ServeHTTP(&rollingWriter{ResponseWriter: w, rc: http.NewResponseController(w), timeout: timeout}, r)
+		rc := http.NewResponseController(w)
+		if r.Body != nil && r.Body != http.NoBody {
+			body := &rollingBody{ReadCloser: r.Body, rc: rc, timeout: timeout}
+			body.extend()
+			r.Body = body
+		}
+		handler.ServeHTTP(&rollingWriter{ResponseWriter: w, rc: rc, timeout: timeout}, r)
 	})
 }
+
+// rollingBody moves the read deadline ahead after each read, so that a handler may set a tighter one
+// before the next. What a handler leaves unread is under the last deadline: the server reads on before
+// it answers, and would wait for ever for a client that does not send.
+type rollingBody struct {
+	io.ReadCloser
+	rc      *http.ResponseController
+	timeout time.Duration
+}
+
+func (b *rollingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	switch {
+	case errors.Is(err, io.EOF): // lifted: the server goes on reading, to see the client leave
+		_ = b.rc.SetReadDeadline(time.Time{})
+	case n > 0:
+		b.extend()
+	}
+	return n, err
+}
+
+func (b *rollingBody) extend() { _ = b.rc.SetReadDeadline(time.Now().Add(b.timeout)) }
 
 // rollingWriter moves the write deadline ahead of each write.
 type rollingWriter struct {

@@ -38,8 +38,11 @@ func (g *Gateway) takeBody(w http.ResponseWriter, r *http.Request) (*buffer, err
 	rc := http.NewResponseController(w)
 	paced := &pacedReader{r: http.MaxBytesReader(w, r.Body, limit), rc: rc, start: time.Now(), grace: cmp.Or(g.cfg.BodyGrace, bodyGrace)}
 	body, err := readGrowing(paced, r.ContentLength)
-	// Lifted again: the server goes on reading, to see the client leave.
-	_ = rc.SetReadDeadline(time.Time{})
+	if err == nil {
+		// Lifted again: the server goes on reading, to see the client leave. After an error the deadline
+		// stands, since the server reads what is left of a body before it answers.
+		_ = rc.SetReadDeadline(time.Time{})
+	}
 	return body, bodyError(err, paced.n, limit)
 }
 

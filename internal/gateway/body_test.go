@@ -80,20 +80,23 @@ func TestSlowBody(t *testing.T) {
 		body.release()
 	}))
 	defer s.Close()
-	nc, err := net.Dial("tcp", s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	if _, err := io.WriteString(nc, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n{"); err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := io.ReadAll(nc)
-	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") || !strings.Contains(string(answer), "1 bytes in the time given") {
-		t.Errorf("got %q, %v", answer, err)
+	// The server reads on after a short body before it answers, and closes after a long one.
+	for _, length := range []string{"1000", "1000000"} {
+		nc, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		if _, err := io.WriteString(nc, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: "+length+"\r\n\r\n{"); err != nil {
+			t.Fatal(err)
+		}
+		if err := nc.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(nc)
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") || !strings.Contains(string(answer), "1 bytes in the time given") {
+			t.Errorf("length %s: got %q, %v", length, answer, err)
+		}
 	}
 	resp, err := s.Client().Post(s.URL, "", strings.NewReader(strings.Repeat("x", 1<<20)))
 	if err != nil {
