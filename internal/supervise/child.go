@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -30,40 +31,54 @@ var errTimeout = errors.New("not ready in time")
 type child struct {
 	cmd    *exec.Cmd
 	out    *lineWriter
-	notify *os.File
+	notify *os.File      // nil with a foreign program
 	exited chan struct{} // closed once the child is reaped; exit is set before
 	exit   error
 }
 
-// startChild runs binary with the two pipes. life is the read end of the lifeline.
-func startChild(cfg *Config, life *os.File, out *lineWriter, args, env []string) (*child, error) {
+// startRole runs the binary of all roles with the two pipes. life is the read end of the lifeline.
+func startRole(cfg *Config, life *os.File, out *lineWriter, args, env []string) (*child, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer w.Close()
-	c := &child{out: out, notify: r, exited: make(chan struct{})}
-	c.cmd = exec.Command(cfg.Binary, args...)
+	cmd := exec.Command(cfg.Binary, args...)
 	if cfg.Arg0 != "" {
-		c.cmd.Args[0] = cfg.Arg0
+		cmd.Args[0] = cfg.Arg0
 	}
-	c.cmd.Stdout, c.cmd.Stderr = out, out
-	c.cmd.ExtraFiles = []*os.File{life, w} // descriptors 3 and 4
-	c.cmd.Env = append(childEnv(os.Environ()), EnvLifeline+"=3", EnvNotify+"=4", EnvRunDir+"="+cfg.RunDir)
-	c.cmd.Env = append(c.cmd.Env, env...)
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// Something that a child started may hold its output open after its end.
-	c.cmd.WaitDelay = time.Second
-	if err := c.cmd.Start(); err != nil {
+	cmd.ExtraFiles = []*os.File{life, w} // descriptors 3 and 4
+	cmd.Env = append(childEnv(os.Environ()), EnvLifeline+"=3", EnvNotify+"=4", EnvRunDir+"="+cfg.RunDir)
+	cmd.Env = append(cmd.Env, env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c := &child{cmd: cmd, out: out, notify: r, exited: make(chan struct{})}
+	if err := c.start(); err != nil {
 		r.Close()
 		return nil, err
 	}
+	return c, nil
+}
+
+// start runs the child and has it reaped when it ends.
+func (c *child) start() error {
+	c.cmd.Stdout, c.cmd.Stderr = c.out, c.out
+	// Something that a child started may hold its output open after its end.
+	c.cmd.WaitDelay = time.Second
+	started := make(chan error)
 	go func() {
+		// The kernel sends a parent-death signal when the thread that started the child ends.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := c.cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
 		c.exit = c.cmd.Wait()
-		out.Flush()
+		c.out.Flush()
 		close(c.exited)
 	}()
-	return c, nil
+	return <-started
 }
 
 // childEnv drops this program's own variables: the supervisor has turned them into the children's

@@ -12,6 +12,9 @@
 //     went; the child then removes the run directory and exits (Lifeline).
 //   - the notify pipe, on which it says once where it listens (Notify) or why it never will (Refuse).
 //
+// A Spec may name another program instead, which knows neither pipe: it counts as ready once it takes
+// connections, and the kernel kills it when the supervisor is gone.
+//
 // # Life of a process
 //
 //	starting ──listens──► loading ──/readyz is 200──► ready

@@ -40,6 +40,8 @@ func TestMain(m *testing.M) {
 		goleak.VerifyTestMain(m)
 	case "up":
 		os.Exit(fakeUp())
+	case "foreign":
+		os.Exit(fakeForeign())
 	default:
 		os.Exit(fakeRole(mode))
 	}
@@ -112,7 +114,46 @@ func fakeRole(mode string) int {
 	}
 }
 
-// fakeUp supervises fake roles until a signal comes. It prints a line of JSON when all are ready.
+// fakeForeign is a program that knows nothing of a supervisor. It ends with a message where it cannot
+// listen.
+func fakeForeign() int {
+	if os.Getenv(EnvLifeline)+os.Getenv(EnvNotify) != "" {
+		fmt.Fprintln(os.Stderr, "foreign: was told of pipes")
+		return 1
+	}
+	ln, err := net.Listen("tcp", os.Getenv(envListen))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "foreign:", err)
+		return 1
+	}
+	for {
+		conn, err := ln.Accept()
+		if err != nil {
+			return 1
+		}
+		conn.Close()
+	}
+}
+
+// foreign is a Spec of a foreign program at an address.
+func foreign(name string, stage int, address string) Spec {
+	return Spec{Name: name, Role: name, Stage: stage, Program: os.Args[0], Address: address,
+		Command: func(Known) (args, env []string) {
+			return nil, []string{envFake + "=foreign", envListen + "=" + address, quickExit}
+		}}
+}
+
+// freeAddress returns one of loopback that nobody listens on.
+func freeAddress() string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// fakeUp supervises fake roles and a foreign program until a signal comes. It prints a line of JSON when all are ready.
 func fakeUp() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -121,7 +162,8 @@ func fakeUp() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	s, err := New(Config{Binary: os.Args[0], RunDir: dir, Logs: os.Stderr, Specs: fleet()})
+	s, err := New(Config{Binary: os.Args[0], RunDir: dir, Logs: os.Stderr,
+		Specs: append([]Spec{foreign("foreign", 0, freeAddress())}, fleet()...)})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -100,7 +100,7 @@ func (p *process) once(ctx context.Context) (up time.Duration, err error) {
 	}
 	p.set(func(st *Status) { st.State, st.Reason, st.PID = Starting, "", 0 })
 	args, env := p.spec.Command(p.s.knownNow())
-	c, err := startChild(&p.s.cfg, p.s.lifelineRead, p.out, args, env)
+	c, err := p.start(args, env)
 	if err != nil {
 		return 0, finalError{fmt.Errorf("cannot start: %w", err)}
 	}
@@ -128,9 +128,21 @@ func (p *process) once(ctx context.Context) (up time.Duration, err error) {
 	}
 }
 
+// start runs the Spec's program.
+func (p *process) start(args, env []string) (*child, error) {
+	if p.spec.foreign() {
+		return startForeign(&p.s.cfg, p.spec.Program, p.out, args, env)
+	}
+	return startRole(&p.s.cfg, p.s.lifelineRead, p.out, args, env)
+}
+
 // await returns once the child is ready, or says why it is not.
 func (p *process) await(ctx context.Context, c *child) error {
 	deadline := time.Now().Add(p.s.cfg.StartTimeout)
+	if p.spec.foreign() {
+		p.set(func(st *Status) { st.Address = p.spec.Address })
+		return c.connectable(ctx, p.spec.Address, deadline)
+	}
 	l, err := c.listening(ctx, deadline)
 	if err != nil {
 		return err

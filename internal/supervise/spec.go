@@ -47,7 +47,15 @@ type Spec struct {
 	// Command returns the arguments and additions to the environment of one start. With the entry
 	// of the process itself in known, it is a restart and must ask for the addresses given there.
 	Command func(known Known) (args, env []string)
+	// Program, if set, is the path of another program to run instead of Config.Binary. It knows nothing
+	// of the pipes: it is ready once it takes connections at Address, and the kernel kills it when the
+	// supervisor is gone. Its working directory is the run directory.
+	Program string
+	Address string // host:port that Program is told to listen on; required with it
 }
+
+// foreign says whether the program is one that knows nothing of its supervisor.
+func (s *Spec) foreign() bool { return s.Program != "" }
 
 // Status is a snapshot of one process.
 type Status struct {
@@ -115,6 +123,9 @@ func (c *Config) validate() error {
 	for _, s := range c.Specs {
 		if s.Name == "" || s.Command == nil || seen[s.Name] {
 			return errors.New("supervise: process " + s.Name + " needs a name of its own and a command")
+		}
+		if s.foreign() != (s.Address != "") {
+			return errors.New("supervise: process " + s.Name + " needs both a program of its own and its address, or neither")
 		}
 		seen[s.Name] = true
 	}
