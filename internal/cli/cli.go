@@ -45,6 +45,7 @@ type grammar struct {
 	Model  modelCmd  `cmd:"" group:"tools" help:"Make model pairs for demonstrations and tests."`
 	Bench  benchCmd  `cmd:"" group:"tools" help:"Measure and compare with targets."`
 	Config configCmd `cmd:"" group:"tools" help:"Look at the configuration."`
+	Doctor doctorCmd `cmd:"" group:"tools" help:"Look for what keeps this host, or its Mooncake cluster, from serving."`
 
 	Version     versionCmd       `cmd:"" group:"tools" help:"Print the version."`
 	VersionFlag kong.VersionFlag `name:"version" short:"v" help:"Print the version and exit."`

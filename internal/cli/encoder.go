@@ -31,6 +31,7 @@ type encoderCmd struct {
 	Model  config.Model   `embed:"" group:"model"`
 	Engine config.Engine  `embed:"" group:"engine"`
 	Media  config.Media   `embed:"" group:"media"`
+	Store  config.Store   `embed:"" prefix:"store-" group:"store"`
 	common `embed:""`
 }
 
@@ -101,7 +102,7 @@ func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.E
 	spec, own := eng.Spec(), cfg.Encoder
 	local := cache.NewWith(cache.Config{MaxBytes: int64(own.CacheBytes), Arena: memory})
 	parts.add(func() error { local.Close(); return nil })
-	shared, err := dialStore(ctx, own, p, memory, state, parts)
+	shared, err := dialStore(ctx, cfg, p, memory, state, parts)
 	if err != nil {
 		return nil, err
 	}
@@ -147,12 +148,10 @@ func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.E
 
 // dialStore returns the shared Store behind its guard, or nil when this Encoder shares nothing. A Store
 // that is away is no error: it is looked for again.
-func dialStore(ctx context.Context, own config.Encoder, p *process, memory *arena.Arena, state *readiness, parts *closers) (store.Store, error) {
-	if !own.CrossEncoderCache || own.Store == "" {
-		return nil, nil
-	}
-	s, err := ram.Dial(ctx, ram.ClientConfig{Path: own.Store, Arena: memory})
-	if err != nil {
+func dialStore(ctx context.Context, cfg config.Config, p *process, memory *arena.Arena, state *readiness, parts *closers) (store.Store, error) {
+	own := cfg.Encoder
+	s, err := openStore(ctx, cfg, p, memory, state)
+	if s == nil || err != nil {
 		return nil, err
 	}
 	g, err := store.NewGuard(store.GuardConfig{
@@ -167,6 +166,25 @@ func dialStore(ctx context.Context, own config.Encoder, p *process, memory *aren
 	return g, nil
 }
 
+// openStore opens the Store that the configuration names; nil if it names none.
+func openStore(ctx context.Context, cfg config.Config, p *process, memory *arena.Arena, state *readiness) (store.Store, error) {
+	switch own := cfg.Encoder; {
+	case !own.CrossEncoderCache || cfg.Store.Kind == config.StoreNone:
+		return nil, nil
+	case cfg.Store.Kind == config.StoreMooncake:
+		c, err := openMooncake(ctx, cfg.Store, p, memory)
+		if err != nil {
+			return nil, err
+		}
+		state.store = c.Err
+		return c, nil
+	case own.Store == "":
+		return nil, nil
+	default:
+		return ram.Dial(ctx, ram.ClientConfig{Path: own.Store, Arena: memory})
+	}
+}
+
 // exitNow ends the process as on_unconfirmed = "exit" demands: nobody may use memory that the Store may
 // still write into, not even to take things apart.
 func exitNow(p *process, err error) {
@@ -175,7 +193,10 @@ func exitNow(p *process, err error) {
 }
 
 // readiness holds why the process must not get requests any more. Its zero value is ready.
-type readiness struct{ reason atomic.Pointer[string] }
+type readiness struct {
+	reason atomic.Pointer[string]
+	store  func() error // says why the Store is lost for good; set before err is called, or nil
+}
 
 // fail makes the process unready for good.
 func (r *readiness) fail(reason string) { r.reason.CompareAndSwap(nil, &reason) }
@@ -183,6 +204,9 @@ func (r *readiness) fail(reason string) { r.reason.CompareAndSwap(nil, &reason) 
 func (r *readiness) err() error {
 	if reason := r.reason.Load(); reason != nil {
 		return errors.New(*reason)
+	}
+	if r.store != nil {
+		return r.store()
 	}
 	return nil
 }

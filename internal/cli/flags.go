@@ -21,15 +21,25 @@ type common struct {
 
 // upOwns are the keys that up works out itself, since it starts several workers on ports of its own.
 var upOwns = []string{
-	"store.listen", "store.path", "encoder.listen", "encoder.name", "encoder.store",
+	"store.listen", "store.path", "store.mooncake_client", "encoder.listen", "encoder.name", "encoder.store",
 	"prefill.listen", "prefill.data_listen", "prefill.name", "gateway.encoders", "gateway.prefills",
 }
 
-// hide keeps flags that a command shares with others but refuses out of its help.
+// unused are the keys that come with a table and that the command does not read.
+var unused = map[string][]string{
+	"encoder": {"store.listen", "store.path", "store.bytes", "store.mooncake_dir"},
+	"store":   {"store.mooncake_client", "store.mooncake_dir"},
+}
+
+// hide keeps flags that a command shares with others but refuses or does not read out of its help.
 func hide(k *kong.Kong) {
 	for _, node := range k.Model.Children {
+		hidden := unused[node.Name]
+		if node.Name == "up" {
+			hidden = upOwns
+		}
 		for _, f := range node.Flags {
-			if node.Name == "up" && slices.Contains(upOwns, f.Tag.Get("key")) {
+			if slices.Contains(hidden, f.Tag.Get("key")) {
 				f.Hidden = true
 			}
 		}

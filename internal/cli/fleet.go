@@ -12,7 +12,8 @@ import (
 
 // The stages in which a fleet starts.
 const (
-	stageStore = iota
+	stageMaster = iota
+	stageStore
 	stageWorkers
 	stageGateway
 )
@@ -35,7 +36,7 @@ func fleet(cfg config.Config, file, socket string) []supervise.Spec {
 	}
 	again := func(known supervise.Known, name string) string { return cmp.Or(known[name].Listen, anyPort) }
 
-	if cfg.Store.Kind != config.StoreNone {
+	if cfg.Store.Kind == config.StoreRAM {
 		add(&specs, "store", config.RoleStore, stageStore, func(known supervise.Known) []string {
 			return []string{"--listen", again(known, "store"), "--path", socket}
 		})

@@ -134,6 +134,9 @@ func upDefaults(l *config.Loaded, caches []string) (notice string, err error) {
 			set(key, upArenaBytes.String())
 		}
 	}
+	if l.Store.Kind == config.StoreMooncake && l.Source("store.bytes") == "default" {
+		set("store.bytes", upMooncakeBytes.String())
+	}
 	if time.Duration(l.Server.Drain) > upDrain {
 		set("server.drain", upDrain.String())
 	}
@@ -158,9 +161,13 @@ func upDefaults(l *config.Loaded, caches []string) (notice string, err error) {
 }
 
 // newFleet makes the run directory with the children's configuration, and the supervisor. socket is that of
-// the Store, "" without one.
+// the ram Store, "" without one.
 func newFleet(l *config.Loaded, logs io.Writer, log *slog.Logger) (s *supervise.Supervisor, socket string, err error) {
 	binary, err := os.Executable()
+	if err != nil {
+		return nil, "", err
+	}
+	mooncake, err := upMooncake(l, caches())
 	if err != nil {
 		return nil, "", err
 	}
@@ -176,12 +183,12 @@ func newFleet(l *config.Loaded, logs io.Writer, log *slog.Logger) (s *supervise.
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, "", errors.Join(err, os.RemoveAll(dir))
 	}
-	if l.Store.Kind != config.StoreNone {
+	if l.Store.Kind == config.StoreRAM {
 		socket = filepath.Join(dir, socketName)
 	}
 	s, err = supervise.New(supervise.Config{
 		Binary: binary, Arg0: "afterimage", RunDir: dir,
-		Specs: fleet(l.Config, file, socket),
+		Specs: append(mooncake, fleet(l.Config, file, socket)...),
 		Logs:  logs, LogDir: l.Up.LogDir, Log: log,
 		StartTimeout: time.Duration(l.Up.StartTimeout),
 		OnChange: func(st supervise.Status) {

@@ -5,6 +5,7 @@ package config
 import (
 	"net"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -65,13 +66,23 @@ func (c *checker) model(m *Model) {
 }
 
 func (c *checker) store() {
+	s := &c.l.Config.Store
+	if c.is(RoleStore, RoleUp, RoleEncoder) {
+		c.oneOf("store.kind", s.Kind, StoreRAM, StoreMooncake, StoreNone)
+	}
+	if host, port, err := net.SplitHostPort(s.MooncakeClient); c.is(RoleUp, RoleEncoder) && s.Kind == StoreMooncake {
+		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || host == "" || bad != nil || n == 0 {
+			c.fault("store.mooncake_client", "no address to call; write HOST:PORT of this host's mooncake_client, e.g. 127.0.0.1:50052")
+		}
+	}
 	if !c.is(RoleStore, RoleUp) {
 		return
 	}
-	s := &c.l.Config.Store
-	c.oneOf("store.kind", s.Kind, StoreRAM, StoreNone)
-	if c.role == RoleStore && s.Kind == StoreNone {
+	switch {
+	case c.role == RoleStore && s.Kind == StoreNone:
 		c.fault("store.kind", "the Store is turned off; set it to %s to run one", StoreRAM)
+	case c.role == RoleStore && s.Kind == StoreMooncake:
+		c.fault("store.kind", "the Store is a Mooncake cluster, which mooncake_master and mooncake_client run; set it to %s to run a Store here", StoreRAM)
 	}
 	c.address("store.listen", s.Listen)
 	c.memory("store.bytes", s.Bytes)

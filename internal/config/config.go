@@ -37,17 +37,20 @@ type Engine struct {
 
 // Store says where the shared Store is and how large.
 type Store struct {
-	Kind   string `toml:"kind" key:"store.kind" placeholder:"KIND" help:"ram shares embeddings between the Encoders of this host; none turns the Store off."`
+	Kind   string `toml:"kind" key:"store.kind" placeholder:"KIND" help:"ram shares embeddings between the Encoders of this host, mooncake between hosts through a Mooncake cluster; none turns the Store off. Encoders read it too."`
 	Listen string `toml:"listen" key:"store.listen" placeholder:"HOST:PORT" help:"Address of health and metrics."`
 	Path   string `toml:"path" key:"store.path" placeholder:"SOCKET" help:"Unix socket that Encoders connect to."`
-	Bytes  Bytes  `toml:"bytes" key:"store.bytes" placeholder:"SIZE" help:"Memory for embeddings. When it is full, those not used for longest go."`
+	Bytes  Bytes  `toml:"bytes" key:"store.bytes" placeholder:"SIZE" help:"Memory for embeddings. When it is full, those not used for longest go. With mooncake it is what up gives to the cluster, 256MiB if not set."`
+
+	MooncakeClient string `toml:"mooncake_client" key:"store.mooncake_client" placeholder:"HOST:PORT" help:"Where this host's mooncake_client takes calls, with store.kind = mooncake. It must be on the host and in the network namespace of the Encoder."`
+	MooncakeDir    string `toml:"mooncake_dir" key:"store.mooncake_dir" placeholder:"DIR" help:"Folder of mooncake_master and mooncake_client, which up starts. Empty looks where 'make deps-mooncake' puts them."`
 }
 
 // Encoder configures the role that turns images into embeddings.
 type Encoder struct {
 	Listen string `toml:"listen" key:"encoder.listen" placeholder:"HOST:PORT" help:"Address of the worker API, health and metrics."`
 	Name   string `toml:"name" key:"encoder.name" placeholder:"NAME" help:"Name in answers, metrics and logs, unique in the fleet."`
-	Store  string `toml:"store" key:"encoder.store" placeholder:"SOCKET" help:"Socket of the Store. Empty: this Encoder shares nothing."`
+	Store  string `toml:"store" key:"encoder.store" placeholder:"SOCKET" help:"Socket of the Store, with store.kind = ram. Empty: this Encoder shares nothing."`
 
 	ArenaBytes Bytes `toml:"arena_bytes" key:"encoder.arena_bytes" placeholder:"SIZE" help:"Memory in which every embedding of this process lives. Under up it is 512MiB if not set."`
 	CacheBytes Bytes `toml:"cache_bytes" key:"encoder.cache_bytes" placeholder:"SIZE" help:"Part of the arena for embeddings kept after a request. They are served without asking the Store."`
@@ -123,17 +126,18 @@ type Log struct {
 
 // The kinds that engine.kind and store.kind take.
 const (
-	EngineLlama  = "llama"
-	EngineDevice = "device"
-	StoreRAM     = "ram"
-	StoreNone    = "none"
+	EngineLlama   = "llama"
+	EngineDevice  = "device"
+	StoreRAM      = "ram"
+	StoreMooncake = "mooncake"
+	StoreNone     = "none"
 )
 
 // DefaultConfig returns the values that hold where nothing else is said.
 func DefaultConfig() Config {
 	return Config{
 		Engine: Engine{Kind: EngineLlama, Threads: 1, Slots: 2},
-		Store:  Store{Kind: StoreRAM, Listen: "127.0.0.1:8300", Path: "/tmp/afterimage-store.sock", Bytes: GiB},
+		Store:  Store{Kind: StoreRAM, Listen: "127.0.0.1:8300", Path: "/tmp/afterimage-store.sock", Bytes: GiB, MooncakeClient: "127.0.0.1:50052"},
 		Encoder: Encoder{
 			Listen: "127.0.0.1:8100", Name: "encoder-0", ArenaBytes: GiB, CacheBytes: 256 * MiB,
 			CrossEncoderCache: true, StoreMaxPendingItems: 32, StoreMaxPendingBytes: 2 * GiB,

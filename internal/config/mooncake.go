@@ -37,6 +37,11 @@ type Mooncake struct {
 	TenantID            string // "default" stands for none
 }
 
+// ErrNoMooncakeFile is LoadMooncake's error where the environment names no file.
+//
+//lint:ignore ST1005 the words are vLLM's own, which people search for
+var ErrNoMooncakeFile = errors.New("The environment variable 'MOONCAKE_CONFIG_PATH' is not set.")
+
 // LoadMooncake reads the file that the environment env names. warn gets one line per parse at most, about
 // the keys that nothing reads.
 func LoadMooncake(env []string, warn func(string)) (Mooncake, error) {
@@ -47,8 +52,7 @@ func LoadMooncake(env []string, warn func(string)) (Mooncake, error) {
 		}
 	}
 	if path == "" {
-		//lint:ignore ST1005 the words are vLLM's own, which people search for
-		return Mooncake{}, errors.New("The environment variable 'MOONCAKE_CONFIG_PATH' is not set.")
+		return Mooncake{}, ErrNoMooncakeFile
 	}
 	f, err := os.Open(path)
 	if err != nil {

@@ -13,6 +13,9 @@ type cpuFeature struct {
 	present bool
 }
 
+// CheckCPU says what this processor lacks to run the libraries, nil if nothing. Loading them checks it too.
+func CheckCPU() error { return checkCPU(cpuFeatures()) }
+
 // checkCPU refuses a processor that cannot run the libraries. It runs before anything is loaded.
 func checkCPU(features []cpuFeature) error {
 	var missing []string

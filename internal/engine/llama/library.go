@@ -59,7 +59,7 @@ func Open(dir string) (*Library, error) {
 }
 
 func load(dir string) (*Library, error) {
-	if err := checkCPU(cpuFeatures()); err != nil {
+	if err := CheckCPU(); err != nil {
 		return nil, err
 	}
 	// Hashing first also finds missing files, in better words than the loader's.

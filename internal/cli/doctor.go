@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"afterimage/internal/config"
+	"afterimage/internal/embedding"
+	"afterimage/internal/engine/llama"
+	"afterimage/internal/gguf"
+	"afterimage/internal/store/mooncake"
+)
+
+// doctorTimeout bounds a look at a Store, the calls of which have limits of their own.
+const doctorTimeout = time.Minute
+
+// doctorCmd looks for what keeps this host from serving.
+type doctorCmd struct {
+	Store  string        `placeholder:"KIND" enum:",mooncake" default:"" help:"Look at this Store and the cluster behind it, instead of at this host: mooncake."`
+	Client string        `name:"mooncake-client" key:"store.mooncake_client" placeholder:"HOST:PORT" help:"Where this host's mooncake_client takes calls."`
+	JSON   bool          `help:"Print one JSON document instead of lines."`
+	Model  config.Model  `embed:"" group:"model"`
+	Engine config.Engine `embed:"" group:"engine"`
+	File   string        `name:"config" short:"c" placeholder:"FILE" env:"AFTERIMAGE_CONFIG" help:"TOML file to read besides the environment. [$$AFTERIMAGE_CONFIG]"`
+}
+
+// Help is shown below the command's own line.
+func (*doctorCmd) Help() string {
+	return "Each line is ok, warn (works, with a drawback) or fail, and names the mend. The exit status is 1 if one of them fails."
+}
+
+// finding is one line of a diagnosis.
+type finding = mooncake.Finding
+
+// Run is called by the parser.
+func (c *doctorCmd) Run(a *app) error {
+	ctx, stop := interruptible(a.ctx, func() { os.Exit(exitFailure) })
+	defer stop()
+	found := c.look(ctx, a)
+	write := writeFindings
+	if c.JSON {
+		write = func(w io.Writer, found []finding) error {
+			return json.NewEncoder(w).Encode(map[string]any{"findings": found})
+		}
+	}
+	if err := write(a.Stdout, found); err != nil {
+		return err
+	}
+	for _, f := range found {
+		if f.Level == mooncake.Fail {
+			return toldError{errors.New(f.Text)} // it stands in the output
+		}
+	}
+	return nil
+}
+
+// look examines the host, or the Store if one is named.
+func (c *doctorCmd) look(ctx context.Context, a *app) []finding {
+	l, err := a.load(config.RoleUp, c.File)
+	if err != nil {
+		return []finding{{Level: mooncake.Fail, Part: "configuration", Text: err.Error(), Mend: "'afterimage config check' shows where each value comes from"}}
+	}
+	if c.Store != config.StoreMooncake {
+		return checkHost(l, caches())
+	}
+	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
+	defer cancel()
+	return append(checkMooncakeFile(a.Env), mooncake.Probe(ctx, mooncake.Config{Addr: l.Store.MooncakeClient, Logger: newLogger(io.Discard, l.Log)})...)
+}
+
+// writeFindings writes a line for each finding, and one for its mend.
+func writeFindings(w io.Writer, found []finding) error {
+	width := 0
+	for _, f := range found {
+		width = max(width, len(f.Part))
+	}
+	for _, f := range found {
+		if _, err := fmt.Fprintf(w, "%-4s  %-*s  %s\n", f.Level, width, f.Part, f.Text); err != nil {
+			return err
+		}
+		if f.Mend == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "      %-*s  -> %s\n", width, "", f.Mend); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verdict is the finding about a part: ok with text, or err at level with its mend.
+func verdict(part, text string, err error, level mooncake.Level, mend string) finding {
+	if err == nil {
+		return finding{Level: mooncake.Fine, Part: part, Text: text}
+	}
+	return finding{Level: level, Part: part, Text: err.Error(), Mend: mend}
+}
+
+// checkMooncakeFile looks at the file that Mooncake's clients share, if the environment names one.
+func checkMooncakeFile(env []string) []finding {
+	var found []finding
+	warn := func(text string) {
+		found = append(found, finding{Level: mooncake.Warn, Part: config.MooncakeEnv, Text: text})
+	}
+	m, err := config.LoadMooncake(env, warn)
+	if errors.Is(err, config.ErrNoMooncakeFile) {
+		return nil
+	}
+	text := fmt.Sprintf("master %s, protocol %s, mode %s, tenant %s", m.MasterServerAddress, m.Protocol, m.Mode, m.TenantID)
+	return append(found, verdict(config.MooncakeEnv, text, err, mooncake.Fail, "mend the file, or unset the variable"))
+}
+
+// checkHost looks at what a fleet on this host needs.
+func checkHost(l *config.Loaded, caches []string) []finding {
+	found := []finding{
+		verdict("golden vectors", "names and objects come out as built in", embedding.SelfCheck(), mooncake.Fail,
+			"this build computes wrong keys: build it with another toolchain, or for the right CPU"),
+	}
+	if l.Engine.Kind == config.EngineLlama {
+		found = append(found, checkEngine(l.Engine)...)
+		found = append(found, checkModels(l.Model, caches)...)
+	}
+	ln, err := listen("tcp", l, "gateway.listen")
+	if err == nil {
+		ln.Close()
+	}
+	found = append(found, verdict("port", l.Gateway.Listen+" is free", err, mooncake.Warn, "is a fleet running already? Otherwise up cannot start"))
+	if l.Store.Kind == config.StoreMooncake {
+		dir, err := findMooncake(l.Store.MooncakeDir, caches)
+		found = append(found, verdict("mooncake", "programs in "+dir, err, mooncake.Fail, "make deps-mooncake"))
+	}
+	return found
+}
+
+// checkEngine loads the native libraries.
+func checkEngine(cfg config.Engine) []finding {
+	err := llama.CheckCPU()
+	found := []finding{verdict("cpu", "has what the native libraries need", err, mooncake.Fail, "run on another CPU, or try the device engine: --engine device")}
+	if err != nil {
+		return found // they must not be loaded
+	}
+	lib, err := openLibrary(cfg)
+	text := ""
+	if err == nil {
+		text = fmt.Sprintf("%s in %s", lib.Identity(), lib.Dir())
+	}
+	return append(found, verdict("engine", text, err, mooncake.Fail, "make deps, or name the folder with engine.dir"))
+}
+
+// checkModels reads the headers of the model files that are named, or looks for the demo's.
+func checkModels(m config.Model, caches []string) []finding {
+	if m.Path == "" {
+		smol, err := findSmolLM2(caches)
+		return []finding{verdict("model", "the demo, made of "+smol, err, mooncake.Fail, "make deps, or name a model: --model and --mmproj")}
+	}
+	var found []finding
+	for _, path := range []string{m.Path, m.MMProj} {
+		f, err := gguf.Open(path)
+		text := path
+		if err == nil {
+			text = fmt.Sprintf("%s: %d tensors", filepath.Base(path), len(f.Tensors()))
+		}
+		found = append(found, verdict("model", text, err, mooncake.Fail, "fetch or make the file again"))
+	}
+	return found
+}
