@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"afterimage/internal/config"
@@ -64,7 +65,11 @@ func (c *doctorCmd) Run(a *app) error {
 
 // look examines the host, or the Store if one is named.
 func (c *doctorCmd) look(ctx context.Context, a *app) []finding {
-	l, err := a.load(config.RoleUp, c.File)
+	role := config.RoleUp
+	if c.Store != "" {
+		role = config.RoleEncoder // which is told where the Store is
+	}
+	l, err := a.load(role, c.File)
 	if err != nil {
 		return []finding{{Level: mooncake.Fail, Part: "configuration", Text: err.Error(), Mend: "'afterimage config check' shows where each value comes from"}}
 	}
@@ -83,20 +88,19 @@ func writeFindings(w io.Writer, found []finding) error {
 		width = max(width, len(f.Part))
 	}
 	for _, f := range found {
-		if _, err := fmt.Fprintf(w, "%-4s  %-*s  %s\n", f.Level, width, f.Part, f.Text); err != nil {
-			return err
+		text := f.Text
+		if f.Mend != "" {
+			text += "\n-> " + f.Mend
 		}
-		if f.Mend == "" {
-			continue
-		}
-		if _, err := fmt.Fprintf(w, "      %-*s  -> %s\n", width, "", f.Mend); err != nil {
+		text = strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", len("fail  ")+width+len("  ")))
+		if _, err := fmt.Fprintf(w, "%-4s  %-*s  %s\n", f.Level, width, f.Part, text); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// verdict is the finding about a part: ok with text, or err at level with its mend.
+// verdict is the finding about a part: ok with text, or err at level with its mend, "" where err names it.
 func verdict(part, text string, err error, level mooncake.Level, mend string) finding {
 	if err == nil {
 		return finding{Level: mooncake.Fine, Part: part, Text: text}
@@ -132,10 +136,10 @@ func checkHost(l *config.Loaded, caches []string) []finding {
 	if err == nil {
 		ln.Close()
 	}
-	found = append(found, verdict("port", l.Gateway.Listen+" is free", err, mooncake.Warn, "is a fleet running already? Otherwise up cannot start"))
+	found = append(found, verdict("port", l.Gateway.Listen+" is free", err, mooncake.Warn, ""))
 	if l.Store.Kind == config.StoreMooncake {
 		dir, err := findMooncake(l.Store.MooncakeDir, caches)
-		found = append(found, verdict("mooncake", "programs in "+dir, err, mooncake.Fail, "make deps-mooncake"))
+		found = append(found, verdict("mooncake", "programs in "+dir, err, mooncake.Fail, ""))
 	}
 	return found
 }
@@ -143,7 +147,7 @@ func checkHost(l *config.Loaded, caches []string) []finding {
 // checkEngine loads the native libraries.
 func checkEngine(cfg config.Engine) []finding {
 	err := llama.CheckCPU()
-	found := []finding{verdict("cpu", "has what the native libraries need", err, mooncake.Fail, "run on another CPU, or try the device engine: --engine device")}
+	found := []finding{verdict("cpu", "has what the native libraries need", err, mooncake.Fail, "")}
 	if err != nil {
 		return found // they must not be loaded
 	}
@@ -152,14 +156,14 @@ func checkEngine(cfg config.Engine) []finding {
 	if err == nil {
 		text = fmt.Sprintf("%s in %s", lib.Identity(), lib.Dir())
 	}
-	return append(found, verdict("engine", text, err, mooncake.Fail, "make deps, or name the folder with engine.dir"))
+	return append(found, verdict("engine", text, err, mooncake.Fail, ""))
 }
 
 // checkModels reads the headers of the model files that are named, or looks for the demo's.
 func checkModels(m config.Model, caches []string) []finding {
 	if m.Path == "" {
 		smol, err := findSmolLM2(caches)
-		return []finding{verdict("model", "the demo, made of "+smol, err, mooncake.Fail, "make deps, or name a model: --model and --mmproj")}
+		return []finding{verdict("model", "the demo, made of "+smol, err, mooncake.Fail, "")}
 	}
 	var found []finding
 	for _, path := range []string{m.Path, m.MMProj} {

@@ -38,9 +38,9 @@ func hide(k *kong.Kong) {
 		if node.Name == "up" {
 			hidden = upOwns
 		}
-		for _, f := range node.Flags {
-			if slices.Contains(hidden, f.Tag.Get("key")) {
-				f.Hidden = true
+		for _, n := range append([]*kong.Node{node}, node.Children...) {
+			for _, f := range n.Flags {
+				f.Hidden = f.Hidden || slices.Contains(hidden, f.Tag.Get("key"))
 			}
 		}
 	}

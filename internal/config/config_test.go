@@ -282,7 +282,10 @@ func TestValidate(t *testing.T) {
 	f(RoleUp, "encoder.cache_bytes", "2GiB", "larger than encoder.arena_bytes", "1GiB")
 	f(RoleUp, "encoder.arena_bytes", "1KiB", "at least 1MiB")
 	f(RoleStore, "store.path", strings.Repeat("x", 108), "at most 107 bytes")
-	f(RoleUp, "store.kind", "redis", "ram or none")
+	f(RoleUp, "store.kind", "redis", "ram or mooncake or none")
+	f(RoleEncoder, "store.kind", "redis", "ram or mooncake or none")
+	f(RoleStore, "store.kind", "mooncake", "mooncake_master", "set it to ram")
+	f(RoleEncoder, "store.mooncake_client", "nonsense") // of no interest to a ram Store
 	f(RoleStore, "store.kind", "none", "turned off")
 	f(RolePrefill, "prefill.item_timeout", "1ms", "at least 1s")
 	f(RolePrefill, "prefill.data_listen", "0.0.0.0:8201", "Encoders can reach")
@@ -339,4 +342,23 @@ func TestModelPair(t *testing.T) {
 	f(RoleUp, EngineLlama, "", there, "model.path", "neither for the demo model")
 	f(RolePrefill, EngineLlama, there, "")
 	f(RoleEncoder, EngineDevice, there, "")
+}
+
+func TestMooncakeClientIsAnAddressToCall(t *testing.T) {
+	for _, value := range []string{"", "host", ":50052", "127.0.0.1:0", "127.0.0.1:x", "127.0.0.1:65536"} {
+		for _, role := range []Role{RoleEncoder, RoleUp} {
+			l, err := Load(Input{Env: []string{"AFTERIMAGE_STORE_KIND=mooncake", "AFTERIMAGE_STORE_MOONCAKE_CLIENT=" + value}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(t, l.Validate(role), "store.mooncake_client", value, "AFTERIMAGE_STORE_MOONCAKE_CLIENT", "HOST:PORT", "127.0.0.1:50052")
+		}
+	}
+	l, err := Load(Input{Env: []string{"AFTERIMAGE_STORE_KIND=mooncake"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(l.Validate(RoleEncoder), l.Validate(RoleUp)); err != nil {
+		t.Errorf("the default address: %v", err)
+	}
 }

@@ -97,7 +97,7 @@ func (u *upRun) works(t *testing.T) {
 				return false
 			}
 		}
-		return len(u.roles()) == 5
+		return len(u.roles()) == len(u.address)
 	})
 }
 

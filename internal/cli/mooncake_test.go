@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"afterimage/internal/config"
+	"afterimage/internal/store/mooncake"
+	"afterimage/internal/supervise"
+)
+
+// programs makes a folder that looks like Mooncake's.
+func programs(t *testing.T, dir string) string {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{masterProgram, clientProgram} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestFindMooncake(t *testing.T) {
+	empty, cache := t.TempDir(), t.TempDir()
+	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	programs(t, filepath.Join(cache, "mooncake", "0.1-"+machine))
+	newest := programs(t, filepath.Join(cache, "mooncake", "0.3-"+machine))
+	programs(t, filepath.Join(cache, "mooncake", "0.4-other"))
+	if dir, err := findMooncake("", []string{empty, cache}); err != nil || dir != newest {
+		t.Errorf("got %q (%v), want %q", dir, err, newest)
+	}
+	named := programs(t, t.TempDir())
+	if dir, err := findMooncake(named, []string{cache}); err != nil || dir != named {
+		t.Errorf("got %q (%v), want what was named", dir, err)
+	}
+	f := func(named string, caches []string, wants ...string) {
+		t.Helper()
+		_, err := findMooncake(named, caches)
+		for _, want := range wants {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q in it", err, want)
+			}
+		}
+	}
+	f("", []string{empty}, "make deps-mooncake", "store.mooncake_dir", empty)
+	f(empty, []string{cache}, "store.mooncake_dir "+empty, "make deps-mooncake")
+}
+
+func TestFleetWithMooncake(t *testing.T) {
+	l := load(t, "AFTERIMAGE_ENGINE_KIND=device", "AFTERIMAGE_STORE_KIND=mooncake", "AFTERIMAGE_STORE_MOONCAKE_DIR="+programs(t, t.TempDir()))
+	if _, err := upDefaults(l, nil); err != nil {
+		t.Fatal(err)
+	}
+	specs, err := upMooncake(l, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	specs = append(specs, fleet(l.Config, "f.toml", "s.sock")...)
+	var names []string
+	for _, s := range specs {
+		names = append(names, s.Name)
+	}
+	want := []string{masterName, clientName, "encoder-0", "encoder-1", "prefill-0", "gateway"}
+	if d := cmp.Diff(want, names); d != "" {
+		t.Fatal(d)
+	}
+	if !slices.IsSortedFunc(specs, func(a, b supervise.Spec) int { return a.Stage - b.Stage }) || specs[0].Stage == specs[1].Stage {
+		t.Error("the processes are not in the order of their start, the master by itself")
+	}
+	if l.Store.Bytes != upMooncakeBytes || l.Store.MooncakeClient != specs[1].Address {
+		t.Errorf("Encoders look for %s with %v, want %s with %v", l.Store.MooncakeClient, l.Store.Bytes, specs[1].Address, upMooncakeBytes)
+	}
+	args := argsOf(specs, supervise.Known{})
+	if !strings.Contains(args[clientName], "--master_server_address="+specs[0].Address+" ") || !strings.Contains(args[clientName], "--global_segment_size=268435456 ") {
+		t.Errorf("mooncake_client is told %s", args[clientName])
+	}
+	if !strings.HasSuffix(args["encoder-0"], "--store=") {
+		t.Errorf("an Encoder is told %s, want no socket", args["encoder-0"])
+	}
+}
+
+func TestUpNamesWhatMooncakeLacks(t *testing.T) {
+	_, err := upMooncake(load(t, "AFTERIMAGE_STORE_KIND=mooncake"), []string{t.TempDir()})
+	if err == nil || !strings.Contains(err.Error(), "make deps-mooncake") {
+		t.Errorf("got %v, want the mend", err)
+	}
+}
+
+func TestALostStoreMakesUnready(t *testing.T) {
+	var r readiness
+	if err := r.err(); err != nil {
+		t.Errorf("the zero value: %v", err)
+	}
+	var lost error
+	r.store = func() error { return lost }
+	if err := r.err(); err != nil {
+		t.Errorf("with its Store: %v", err)
+	}
+	if lost = errors.New("memory is in doubt"); r.err() != lost {
+		t.Errorf("got %v, want the Store's reason", r.err())
+	}
+}
+
+// doctor runs the command in an environment and returns its output and status.
+func doctor(t *testing.T, env []string, args ...string) (string, int) {
+	t.Helper()
+	var out, errs strings.Builder
+	status := Program{Args: append([]string{"doctor"}, args...), Env: env, Stdout: &out, Stderr: &errs}.Main(t.Context())
+	if errs.Len() > 0 {
+		t.Errorf("doctor %q writes to standard error: %s", args, errs.String())
+	}
+	return out.String(), status
+}
+
+func TestDoctorLooksForMooncake(t *testing.T) {
+	at, err := freeAddresses(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "mooncake.json")
+	if err := os.WriteFile(file, []byte(`{"master_server_address": "m:1", "protocol": "tcp", "color": 1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, status := doctor(t, []string{config.MooncakeEnv + "=" + file}, "--store", "mooncake", "--mooncake-client", at[0])
+	for _, want := range []string{"warn  MOONCAKE_CONFIG_PATH", "nothing reads color", "ok    MOONCAKE_CONFIG_PATH", "master m:1",
+		"fail  mooncake_client", "nobody listens at " + at[0], "-> start it: "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing in:\n%s", want, out)
+		}
+	}
+	if status != exitFailure {
+		t.Errorf("status %d, want %d", status, exitFailure)
+	}
+}
+
+func TestDoctorLooksAtThisHost(t *testing.T) {
+	env := []string{"AFTERIMAGE_ENGINE_KIND=device", "AFTERIMAGE_GATEWAY_LISTEN=127.0.0.1:0"}
+	out, status := doctor(t, env)
+	if want := "ok    golden vectors  "; status != exitOK || !strings.HasPrefix(out, want) || !strings.Contains(out, "ok    port") {
+		t.Errorf("status %d, output\n%s", status, out)
+	}
+	out, status = doctor(t, append(env, "AFTERIMAGE_MODEL_PATH=/does/not/exist"), "--json")
+	if status != exitFailure || !strings.Contains(out, `"level":"fail","part":"configuration"`) || !strings.Contains(out, "model.path") {
+		t.Errorf("status %d, output\n%s", status, out)
+	}
+	bad := filepath.Join(t.TempDir(), "bad.gguf")
+	if err := os.WriteFile(bad, []byte("no model"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found := checkModels(config.Model{Path: bad, MMProj: bad}, nil)
+	if len(found) != 2 || found[0].Level != mooncake.Fail || !strings.Contains(found[1].Text, "GGUF") {
+		t.Errorf("a file that is no model: %+v", found)
+	}
+}
+
+func TestFindingsAreAligned(t *testing.T) {
+	var b strings.Builder
+	err := writeFindings(&b, []finding{{Level: "ok", Part: "a", Text: "fine"}, {Level: "fail", Part: "long", Text: "one\ntwo", Mend: "mend it"}})
+	want := "ok    a     fine\nfail  long  one\n            two\n            -> mend it\n"
+	if got := b.String(); err != nil || got != want {
+		t.Errorf("got %v,\n%s, want\n%s", err, got, want)
+	}
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !race
+
+package system
+
+import (
+	"image/color"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"afterimage/internal/model"
+)
+
+// TestUpWithMooncake: two Encoders reuse each other's work through a real Mooncake cluster, requests are
+// served while its client is away, and reuse goes on when it is back.
+func TestUpWithMooncake(t *testing.T) {
+	u := startUp(t, append(pair(t, model.MLP), "--store-kind", "mooncake")...)
+	u.checkMooncakeReuse(t, plain(t, color.RGBA{220, 20, 30, 255}), 1)
+
+	const client = "mooncake-client"
+	stdout, _, status := run(t, "doctor", "--store", "mooncake", "--mooncake-client", u.address[client])
+	if status != 0 || !strings.Contains(stdout, "ok    object") || !strings.Contains(stdout, "ok    limits") {
+		t.Errorf("doctor: status %d,\n%s", status, stdout)
+	}
+
+	release := u.hold(t, client)
+	away := plain(t, color.RGBA{20, 40, 220, 255})
+	first, second := u.mustAsk(t, "0", away), u.mustAsk(t, "1", away)
+	if sources(first) != "encoded" || sources(second) != "encoded" || first.Text != second.Text {
+		t.Errorf("without mooncake_client: sources %q and %q, texts %q and %q, want both encoded and of one text",
+			sources(first), sources(second), first.Text, second.Text)
+	}
+	release()
+	for _, name := range []string{"encoder-0", "encoder-1"} {
+		eventually(t, name+" is connected again", func() bool { return u.count(t, name, "afterimage_mooncake_connected", "") == 1 })
+	}
+	u.checkMooncakeReuse(t, plain(t, color.RGBA{20, 200, 40, 255}), 2)
+
+	u.signalGroup(t, syscall.SIGINT)
+	u.ends(t, 6*time.Second)
+}
+
+// checkMooncakeReuse asks both Encoders about a picture; with it, the first has stored n.
+func (u *upRun) checkMooncakeReuse(t *testing.T, picture []byte, n float64) {
+	t.Helper()
+	first := u.mustAsk(t, "0", picture)
+	u.stored(t, "encoder-0", n)
+	second := u.mustAsk(t, "1", picture)
+	if sources(first) != "encoded" || sources(second) != "store" || first.Text != second.Text || first.Text == "" {
+		t.Errorf("sources %q and %q, texts %q and %q, want encoded, store and one text",
+			sources(first), sources(second), first.Text, second.Text)
+	}
+}
+
+// Mooncake's programs know nothing of up, and still do not outlive it.
+func TestKilledUpLeavesNoMooncake(t *testing.T) {
+	u := startUp(t, "--engine", "device", "--store-kind", "mooncake")
+	roles := u.roles()
+	for _, name := range []string{"mooncake-master", "mooncake-client"} {
+		if roles[name] == 0 {
+			t.Errorf("%s does not run: %v", name, roles)
+		}
+	}
+	if err := u.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	u.gone(t, 5*time.Second)
+}
