@@ -100,7 +100,9 @@ func upMooncake(l *config.Loaded, caches []string) ([]supervise.Spec, error) {
 	return mooncakeSpecs(dir, at[0], at[1], at[2], int64(l.Store.Bytes)), nil
 }
 
-// mooncakeSpecs describes both processes, with the settings of docs/mooncake.md.
+// mooncakeSpecs describes both processes, with the settings of docs/mooncake.md. The master gives a silent
+// mooncake_client up sooner, since on one host silence means that it died: until then the master sends
+// objects to the memory that died with it.
 func mooncakeSpecs(dir, master, metrics, client string, segmentBytes int64) []supervise.Spec {
 	spec := func(name, program string, stage int, address string, args ...string) supervise.Spec {
 		env := []string{"LD_LIBRARY_PATH=" + dir, "MC_FORCE_TCP=1", "MC_TCP_ENABLE_CONNECTION_POOL=1",
@@ -111,7 +113,7 @@ func mooncakeSpecs(dir, master, metrics, client string, segmentBytes int64) []su
 	return []supervise.Spec{
 		spec(masterName, masterProgram, stageMaster, master,
 			"--rpc_address="+host(master), "--rpc_port="+port(master), "--metrics_host="+host(metrics), "--metrics_port="+port(metrics),
-			"--client_ttl=30", "--default_kv_lease_ttl=10000", "--eviction_high_watermark_ratio=0.90", "--eviction_ratio=0.05",
+			"--client_ttl=5", "--default_kv_lease_ttl=10000", "--eviction_high_watermark_ratio=0.90", "--eviction_ratio=0.05",
 			"--rpc_thread_num=4", "--minloglevel=1"),
 		spec(clientName, clientProgram, stageStore, client,
 			"--protocol=tcp", "--host="+host(client), "--port="+port(client), "--master_server_address="+master,

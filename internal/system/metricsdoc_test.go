@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"afterimage/internal/store/mooncake"
 )
 
 // described takes a metric's description apart.
@@ -34,11 +36,14 @@ func TestDocumentListsAllMetrics(t *testing.T) {
 		}
 	}
 	f := newFleet(t, nil)
+	var cluster *mooncake.Client // which is not asked for values
+	clustered := prometheus.NewRegistry()
+	clustered.MustRegister(cluster.Collector())
 	roles := map[string][]string{} // by row without its roles
 	for _, r := range []struct {
 		role string
 		reg  *prometheus.Registry
-	}{{"gateway", f.gateway.reg}, {"encoder", f.encoders[0].reg}, {"prefill", f.prefill.reg}, {"store", f.storeReg}} {
+	}{{"gateway", f.gateway.reg}, {"encoder", f.encoders[0].reg}, {"encoder", clustered}, {"prefill", f.prefill.reg}, {"store", f.storeReg}} {
 		for _, row := range seriesOf(t, r.reg) {
 			roles[row] = append(roles[row], r.role)
 		}

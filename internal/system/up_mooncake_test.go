@@ -18,7 +18,14 @@ import (
 // served while its client is away, and reuse goes on when it is back.
 func TestUpWithMooncake(t *testing.T) {
 	u := startUp(t, append(pair(t, model.MLP), "--store-kind", "mooncake")...)
-	u.checkMooncakeReuse(t, plain(t, color.RGBA{220, 20, 30, 255}), 1)
+	red := plain(t, color.RGBA{220, 20, 30, 255})
+	first := u.mustAsk(t, "0", red)
+	u.stored(t, "encoder-0", 1)
+	second := u.mustAsk(t, "1", red)
+	if sources(first) != "encoded" || sources(second) != "store" || first.Text != second.Text || first.Text == "" {
+		t.Errorf("sources %q and %q, texts %q and %q, want encoded, store and one text",
+			sources(first), sources(second), first.Text, second.Text)
+	}
 
 	const client = "mooncake-client"
 	stdout, _, status := run(t, "doctor", "--store", "mooncake", "--mooncake-client", u.address[client])
@@ -28,31 +35,26 @@ func TestUpWithMooncake(t *testing.T) {
 
 	release := u.hold(t, client)
 	away := plain(t, color.RGBA{20, 40, 220, 255})
-	first, second := u.mustAsk(t, "0", away), u.mustAsk(t, "1", away)
+	first, second = u.mustAsk(t, "0", away), u.mustAsk(t, "1", away)
 	if sources(first) != "encoded" || sources(second) != "encoded" || first.Text != second.Text {
 		t.Errorf("without mooncake_client: sources %q and %q, texts %q and %q, want both encoded and of one text",
 			sources(first), sources(second), first.Text, second.Text)
 	}
 	release()
-	for _, name := range []string{"encoder-0", "encoder-1"} {
-		eventually(t, name+" is connected again", func() bool { return u.count(t, name, "afterimage_mooncake_connected", "") == 1 })
-	}
-	u.checkMooncakeReuse(t, plain(t, color.RGBA{20, 200, 40, 255}), 2)
+	// Until the master gives the lost storage up, some objects are sent there in vain.
+	seed := int64(0)
+	eventually(t, "work is reused again", func() bool {
+		seed++
+		picture := noise(t, seed)
+		first, second := u.mustAsk(t, "0", picture), u.mustAsk(t, "1", picture)
+		if first.Text != second.Text {
+			t.Errorf("texts %q and %q, want one", first.Text, second.Text)
+		}
+		return sources(second) == "store"
+	})
 
 	u.signalGroup(t, syscall.SIGINT)
 	u.ends(t, 6*time.Second)
-}
-
-// checkMooncakeReuse asks both Encoders about a picture; with it, the first has stored n.
-func (u *upRun) checkMooncakeReuse(t *testing.T, picture []byte, n float64) {
-	t.Helper()
-	first := u.mustAsk(t, "0", picture)
-	u.stored(t, "encoder-0", n)
-	second := u.mustAsk(t, "1", picture)
-	if sources(first) != "encoded" || sources(second) != "store" || first.Text != second.Text || first.Text == "" {
-		t.Errorf("sources %q and %q, texts %q and %q, want encoded, store and one text",
-			sources(first), sources(second), first.Text, second.Text)
-	}
 }
 
 // Mooncake's programs know nothing of up, and still do not outlive it.
