@@ -105,7 +105,7 @@ func TestBadCommandLine(t *testing.T) {
 		{"unknown key", with("--config", typo), 2, []string{typo + ":2:1: unknown key gateway.listn; did you mean gateway.listen?"}},
 		{"no TOML", with("--config", broken), 2, []string{broken + ":1:"}},
 		{"role both", with("--config", role), 2, []string{"unknown key up.role"}},
-		{"unknown Store", with("--store-kind", "redis"), 2, []string{`store.kind = "redis" (flag --store-kind): unknown; use ram or none`}},
+		{"unknown Store", with("--store-kind", "redis"), 2, []string{`store.kind = "redis" (flag --store-kind): unknown; use ram or mooncake or none`}},
 		{"unknown engine", with("--engine", "gpu"), 2, []string{`engine.kind = "gpu" (flag --engine): unknown; use llama or device`}},
 		{"no Encoders", with("--encoders", "0"), 2, []string{`up.encoders = "0" (flag --encoders): too small; give at least 1`}},
 		{"fewer than no Encoders", with("--encoders", "-1"), 2, []string{`up.encoders = "-1"`, "too small"}},
