@@ -65,11 +65,7 @@ func (c *doctorCmd) Run(a *app) error {
 
 // look examines the host, or the Store if one is named.
 func (c *doctorCmd) look(ctx context.Context, a *app) []finding {
-	role := config.RoleUp
-	if c.Store != "" {
-		role = config.RoleEncoder // which is told where the Store is
-	}
-	l, err := a.load(role, c.File)
+	l, err := a.load(config.All, c.File)
 	if err != nil {
 		return []finding{{Level: mooncake.Fail, Part: "configuration", Text: err.Error(), Mend: "'afterimage config check' shows where each value comes from"}}
 	}

@@ -17,6 +17,8 @@ const (
 	maxContext  = 1 << 22
 
 	maxImagePixels = 1 << 30
+
+	minMooncakeBytes = 16 * MiB
 )
 
 func (c *checker) shared() {
@@ -83,6 +85,9 @@ func (c *checker) store() {
 		c.fault("store.kind", "the Store is turned off; set it to %s to run one", StoreRAM)
 	case c.role == RoleStore && s.Kind == StoreMooncake:
 		c.fault("store.kind", "the Store is a Mooncake cluster, which mooncake_master and mooncake_client run; set it to %s to run a Store here", StoreRAM)
+	}
+	if c.role == RoleUp && s.Kind == StoreMooncake && s.Bytes < minMooncakeBytes {
+		c.fault("store.bytes", "too small; give at least %v, with less mooncake_client does not start", minMooncakeBytes)
 	}
 	c.address("store.listen", s.Listen)
 	c.memory("store.bytes", s.Bytes)

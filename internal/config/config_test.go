@@ -361,4 +361,6 @@ func TestMooncakeClientIsAnAddressToCall(t *testing.T) {
 	if err := errors.Join(l.Validate(RoleEncoder), l.Validate(RoleUp)); err != nil {
 		t.Errorf("the default address: %v", err)
 	}
+	l.Store.Bytes = 16*MiB - 1
+	check(t, l.Validate(RoleUp), "store.bytes", "at least 16MiB", "mooncake_client")
 }
