@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -137,7 +138,7 @@ func listen(network string, l *config.Loaded, key string) (ln net.Listener, err 
 	case err == nil:
 		return ln, nil
 	case errors.Is(err, syscall.EADDRINUSE):
-		err, mend = errors.New("in use"), "stop what listens there, or give another address"
+		err, mend = errors.New("in use"), "stop what listens there, or give another address with "+flagOf(key)
 	case network == "unix":
 		mend = "give the path of a socket to make"
 	default:
@@ -146,6 +147,12 @@ func listen(network string, l *config.Loaded, key string) (ln net.Listener, err 
 		}
 	}
 	return nil, fmt.Errorf("%s = %q (%s): %w; %s", key, address, l.Source(key), err, mend)
+}
+
+// flagOf returns the flag that sets key in the command that listens there.
+func flagOf(key string) string {
+	_, name, _ := strings.Cut(key, ".")
+	return "--" + strings.ReplaceAll(name, "_", "-")
 }
 
 // text returns the value of key in l.

@@ -74,7 +74,7 @@ func TestRunRoleRefuses(t *testing.T) {
 			t.Errorf("%v: got %v (usage %v), want %q (usage %v)", args, err, isUsage, want, usage)
 		}
 	}
-	f(false, `(flag --listen): in use; stop what listens there`, "store", "--listen", taken.Addr().String())
+	f(false, `(flag --listen): in use; stop what listens there, or give another address with --listen`, "store", "--listen", taken.Addr().String())
 	f(false, "give an address of this host", "store", "--listen", "192.0.2.1:1")
 	f(true, "HOST:PORT", "store", "--listen", "x")
 }

@@ -173,7 +173,7 @@ func (x *exported) print(w io.Writer, asJSON bool) error {
 	for _, n := range x.Bad {
 		bad += n
 	}
-	_, err := fmt.Fprintf(w, "export: %d objects in the file, %s; %d of them were there before; %d gone meanwhile, %d bad%s\n",
-		x.Objects, sizeText(x.Bytes), x.Kept, x.Gone, bad, reasonText(x.Bad))
+	_, err := fmt.Fprintf(w, "export: %s in the file, %s; %d of them were there before; %d gone meanwhile, %d bad%s\n",
+		counted(x.Objects, "object"), sizeText(x.Bytes), x.Kept, x.Gone, bad, reasonText(x.Bad))
 	return err
 }

@@ -94,7 +94,7 @@ func (c *storeImportCmd) run(ctx context.Context, t *shelfTool, m *meter, x *imp
 	if err != nil {
 		return err
 	}
-	err = c.take(ctx, t, r, before, func() { m.at(r.Offset(), size, fmt.Sprintf("%d objects", x.Objects)) }, x)
+	err = c.take(ctx, t, r, before, func() { m.at(r.Offset(), size, counted(x.Objects, "object")) }, x)
 	if after, terr := t.Totals(ctx); terr == nil {
 		x.Evicted = after.Evictions - before.Evictions
 	}
@@ -187,7 +187,7 @@ func (x *imported) print(w io.Writer, asJSON bool) error {
 	_, err := fmt.Fprintf(w, "import: %d stored, %s; %d there already, %d refused%s\n",
 		x.Stored, sizeText(x.Bytes), x.Present, refused, reasonText(x.Refused))
 	if err == nil && x.Evicted > 0 {
-		_, err = fmt.Fprintf(w, "import: the Store evicted %d objects meanwhile: it is smaller than the file (store.bytes)\n", x.Evicted)
+		_, err = fmt.Fprintf(w, "import: the Store evicted %s meanwhile: it is smaller than the file (store.bytes)\n", counted(x.Evicted, "object"))
 	}
 	return err
 }

@@ -92,7 +92,7 @@ func (c *storeLsCmd) list(ctx context.Context, t *shelfTool, w io.Writer) error 
 	if err != nil {
 		more = "; there are more (--limit)"
 	}
-	fmt.Fprintf(tw, "%d objects, %s%s\n", n, sizeText(sum), more)
+	fmt.Fprintf(tw, "%s, %s%s\n", counted(n, "object"), sizeText(sum), more)
 	return tw.Flush()
 }
 

@@ -222,6 +222,14 @@ func nameText[T ~string](name T) string {
 	return string(name)
 }
 
+// counted writes n things for people.
+func counted[N int | int64 | uint64](n N, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 // sizeText writes bytes for people.
 func sizeText(n int64) string {
 	switch f := float64(n); {

@@ -43,7 +43,7 @@ func (c *storeRmCmd) Run(a *app) error {
 			return err
 		}
 		if len(keys) > 0 && !c.Yes {
-			if err := confirm(a, fmt.Sprintf("Remove %d objects, %s, from the Store at %s?", len(keys), sizeText(bytes), t.path)); err != nil {
+			if err := confirm(a, fmt.Sprintf("Remove %s, %s, from the Store at %s?", counted(len(keys), "object"), sizeText(bytes), t.path)); err != nil {
 				return err
 			}
 		}
@@ -53,7 +53,7 @@ func (c *storeRmCmd) Run(a *app) error {
 		if c.JSON {
 			return printJSON(a.Stdout, map[string]int64{"removed": int64(len(keys)), "bytes": bytes})
 		}
-		_, err = fmt.Fprintf(a.Stdout, "rm: %d objects, %s\n", len(keys), sizeText(bytes))
+		_, err = fmt.Fprintf(a.Stdout, "rm: %s, %s\n", counted(len(keys), "object"), sizeText(bytes))
 		return err
 	})
 }

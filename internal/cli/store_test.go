@@ -269,7 +269,7 @@ func TestStoreRm(t *testing.T) {
 		t.Fatalf("%d objects left of 6", n)
 	}
 	key, _ := soundObject(t, embedding.V3, 0)
-	if got := r.must(t, "rm", "--yes", string(key)); !strings.Contains(got, "1 objects") {
+	if got := r.must(t, "rm", "--yes", string(key)); !strings.Contains(got, "rm: 1 object, ") {
 		t.Error(got)
 	}
 	if got := r.must(t, "rm", "-y", "--json", "--prefix", strings.TrimSuffix(string(key), "00")); !strings.Contains(got, `"removed":2`) {

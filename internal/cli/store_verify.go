@@ -136,8 +136,8 @@ func (v *verified) print(w io.Writer, asJSON bool) error {
 	for _, f := range v.Faults {
 		fmt.Fprintf(w, "bad: %s: %s\n", nameText(f.Key), f.Error)
 	}
-	_, err := fmt.Fprintf(w, "verify: %d objects, %s: %d good, %d bad%s, %d gone meanwhile, %d removed\n",
-		v.Objects, sizeText(v.Bytes), v.Good, v.sum(), reasonText(v.Bad), v.Gone, v.Removed)
+	_, err := fmt.Fprintf(w, "verify: %s, %s: %d good, %d bad%s, %d gone meanwhile, %d removed\n",
+		counted(v.Objects, "object"), sizeText(v.Bytes), v.Good, v.sum(), reasonText(v.Bad), v.Gone, v.Removed)
 	return err
 }
 

@@ -215,8 +215,8 @@ func (w *warmed) print(out io.Writer, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, map[string]*warmed{"summary": w})
 	}
-	_, err := fmt.Fprintf(out, "warm: %d images in %.1f s: %d encoded, %d in the Store before, %d in an Encoder's cache, %d failed\n",
-		w.Images, w.Seconds, w.Sources[string(control.SourceEncoded)], w.Sources[string(control.SourceStore)],
+	_, err := fmt.Fprintf(out, "warm: %s in %.1f s: %d encoded, %d in the Store before, %d in an Encoder's cache, %d failed\n",
+		counted(w.Images, "image"), w.Seconds, w.Sources[string(control.SourceEncoded)], w.Sources[string(control.SourceStore)],
 		w.Sources[string(control.SourceLocal)], w.Failed)
 	if err == nil && w.InStore != nil {
 		_, err = fmt.Fprintf(out, "warm: the Store holds %d of %d\n", *w.InStore, w.Images-w.Failed)

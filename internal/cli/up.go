@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"afterimage/internal/arena"
@@ -85,7 +86,7 @@ func (a *app) supervise(l *config.Loaded, log *slog.Logger, notice string) error
 		err = announce(a.Stdout, a.name(), s.Status(), notice, socket)
 	} else if ctx.Err() == nil {
 		fmt.Fprintln(a.Stderr)
-		_ = supervise.WriteTable(a.Stderr, s.Status())
+		_ = supervise.WriteTable(a.Stderr, withoutTold(s.Status(), err))
 		fmt.Fprintln(a.Stderr)
 	}
 	if err == nil {
@@ -103,6 +104,16 @@ func (a *app) supervise(l *config.Loaded, log *slog.Logger, notice string) error
 		log.Info("stopped")
 	}
 	return err
+}
+
+// withoutTold points from the reasons that err tells in full to err, which is printed below the table.
+func withoutTold(table []supervise.Status, err error) []supervise.Status {
+	for i := range table {
+		if why := table[i].Reason; why != "" && strings.Contains(err.Error(), why) {
+			table[i].Reason = "see below"
+		}
+	}
+	return table
 }
 
 // checkTotal refuses arenas that do not fit into memory together, of which the kernel would kill one

@@ -3,8 +3,10 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -174,4 +176,20 @@ func TestAnnounce(t *testing.T) {
 	}
 	f(demoName, "127.0.0.1:8000", "curl -s http://127.0.0.1:8000/v1/chat", "  bin/afterimage ask --image", `"Name the colors of`)
 	f("qwen", "0.0.0.0:9000", "curl -s http://127.0.0.1:9000/v1/chat", "  bin/afterimage ask --url http://127.0.0.1:9000 --image", `"What is in this`)
+}
+
+// TestReasonIsToldOnce: what the error tells is not told in the table, too; what it does not tell is.
+func TestReasonIsToldOnce(t *testing.T) {
+	table := withoutTold([]supervise.Status{
+		{Name: "encoder-0", State: supervise.Failed, Reason: "no such projector"},
+		{Name: "prefill-0", State: supervise.Failed, Reason: "no such text model"},
+		{Name: "gateway", State: supervise.Waiting},
+	}, errors.New("prefill-0: no such text model"))
+	var got []string
+	for _, st := range table {
+		got = append(got, st.Reason)
+	}
+	if want := []string{"no such projector", "see below", ""}; !slices.Equal(got, want) {
+		t.Errorf("reasons %q, want %q", got, want)
+	}
 }

@@ -135,12 +135,12 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, req *request) err
 	if err := snap.checkModel(req.scan.Model); err != nil {
 		return err
 	}
+	if err := checkForced(snap, req.forced); err != nil {
+		return err
+	}
 	if len(req.scan.Media) == 0 {
 		req.body = body.b
 		return nil
-	}
-	if err := checkForced(snap, req.forced); err != nil {
-		return err
 	}
 	if req.images, req.uses, err = g.loadImages(r.Context(), req.scan.Media); err != nil {
 		return err

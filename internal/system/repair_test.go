@@ -133,16 +133,23 @@ func TestQueueFull(t *testing.T) {
 // TestForcedEncoder: a name that does not exist is the caller's fault, one that is down is not.
 func TestForcedEncoder(t *testing.T) {
 	f := newFleet(t, nil)
-	ask := func(name string) (int, string) {
-		body := fmt.Sprintf(`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":%q}}]}]}`, dataURL(picture(t, 30, 30, 133)))
+	image := fmt.Sprintf(`[{"type":"image_url","image_url":{"url":%q}}]`, dataURL(picture(t, 30, 30, 133)))
+	send := func(name, content string) (int, string) {
+		body := `{"messages":[{"role":"user","content":` + content + `}]}`
 		req := must[*http.Request](t)(http.NewRequest(http.MethodPost, f.gateway.URL+control.PathChat, strings.NewReader(body)))
 		req.Header.Set(control.HeaderEncoder, name)
 		return f.do(t, req)
 	}
+	ask := func(name string) (int, string) { return send(name, image) }
 	for _, name := range []string{"encoder-7", "2", "-1", "http://10.0.0.1"} {
-		if status, body := ask(name); status != 400 || !strings.Contains(body, "encoder-0") {
-			t.Errorf("%s: %d %s", name, status, body)
+		for _, content := range []string{image, `"no picture"`} {
+			if status, body := send(name, content); status != 400 || !strings.Contains(body, "encoder-0") {
+				t.Errorf("%s, %.20s: %d %s", name, content, status, body)
+			}
 		}
+	}
+	if status, body := send("encoder-1", `"no picture"`); status != 200 {
+		t.Errorf("a name that is there, without images: %d %s", status, body)
 	}
 	f.encoders[1].die()
 	eventually(t, "it is seen to be down", func() bool { return !f.allUp(t) })

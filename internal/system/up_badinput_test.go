@@ -97,7 +97,7 @@ func TestBadCommandLine(t *testing.T) {
 		{"no projector named", []string{"--model", text}, 2, []string{"model.mmproj", "missing; name the projector"}},
 		{"no text model named", []string{"--mmproj", projector}, 2, []string{"model.path", "missing", projector, "name the text model"}},
 		{"directory for a model", []string{"--model", t.TempDir(), "--mmproj", projector}, 2, []string{"model.path", "--model", "not a file; give"}},
-		{"port in use", with("--listen", taken.Addr().String()), 1, []string{"gateway.listen", taken.Addr().String(), "in use; stop what listens there"}},
+		{"port in use", with("--listen", taken.Addr().String()), 1, []string{"gateway.listen", taken.Addr().String(), "in use; stop what listens there", "--listen"}},
 		{"no address", with("--listen", "somewhere"), 2, []string{`gateway.listen = "somewhere" (flag --listen)`, "HOST:PORT"}},
 		{"no configuration", with("--config", "nowhere.toml"), 2, []string{"--config nowhere.toml: no such file; give"}},
 		{"directory for a configuration", with("--config", t.TempDir()), 2, []string{"--config", "not a TOML file; give"}},
