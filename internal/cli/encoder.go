@@ -108,7 +108,7 @@ func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.E
 	}
 	publisher, err := publish.New(publish.Config{
 		Store: shared, Protocol: protocol, Admission: publish.Admission(own.Admission), MaxPendingItems: own.StoreMaxPendingItems,
-		MaxPendingBytes: int64(own.StoreMaxPendingBytes), Logger: p.log,
+		MaxPendingBytes: int64(own.StoreMaxPendingBytes), TTL: time.Duration(cfg.Store.TTL), Logger: p.log,
 	})
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"golang.org/x/sync/errgroup"
 
@@ -40,7 +41,7 @@ func (c *storeServeCmd) Run(a *app) error {
 
 // runStore puts the role together and serves until ctx ends.
 func runStore(ctx context.Context, cfg config.Config, p *process) error {
-	server, err := ram.NewServer(ram.Config{MaxBytes: int64(cfg.Store.Bytes), Logger: p.log})
+	server, err := ram.NewServer(shelfConfig(cfg.Store, p.log))
 	if err != nil {
 		return err
 	}
@@ -52,4 +53,10 @@ func runStore(ctx context.Context, cfg config.Config, p *process) error {
 	grp.Go(func() error { return server.Serve(ctx, p.data) })
 	grp.Go(func() error { return p.serve(ctx, p.mux(nil, nil)) })
 	return errors.Join(grp.Wait(), server.Close())
+}
+
+// shelfConfig is what the configuration says of the Store's memory.
+func shelfConfig(s config.Store, log *slog.Logger) ram.Config {
+	quota := int64(s.TenantQuotaBytes)
+	return ram.Config{MaxBytes: int64(s.Bytes), Quota: func(string) int64 { return quota }, Logger: log}
 }

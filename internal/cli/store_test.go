@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"afterimage/internal/arena"
+	"afterimage/internal/config"
 	"afterimage/internal/embedding"
 	"afterimage/internal/store"
 	"afterimage/internal/store/ram"
@@ -278,5 +279,38 @@ func TestStoreRm(t *testing.T) {
 	r.must(t, "rm", "-y", "--all")
 	if n := r.server.Stats().Objects; n != 0 {
 		t.Errorf("%d objects left", n)
+	}
+}
+
+// TestShelfConfig: a tenant over store.tenant_quota_bytes pays for itself, and nobody else does.
+func TestShelfConfig(t *testing.T) {
+	a, err := arena.New(arena.Config{Name: "rig", Bytes: 4 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	cfg := config.Store{Bytes: config.MiB, TenantQuotaBytes: 100 * config.KiB}
+	local, err := ram.NewLocal(shelfConfig(cfg, slog.New(slog.DiscardHandler)), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer local.Close()
+	for _, o := range []struct {
+		key    embedding.Key
+		tenant string
+	}{{"first", "t"}, {"nobody's", ""}, {"second", "t"}} {
+		buf, err := a.Reserve(60 << 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		buf.Commit()
+		if err := local.Put(t.Context(), o.key, buf, store.PutOptions{Tenant: o.tenant}); err != nil {
+			t.Errorf("%s: %v", o.key, err)
+		}
+		buf.Release()
+	}
+	states, err := local.Exists(t.Context(), []embedding.Key{"first", "nobody's", "second"})
+	if err != nil || states[0].Present || !states[1].Present || !states[2].Present {
+		t.Errorf("%+v, %v; want only the tenant's own first object gone", states, err)
 	}
 }

@@ -77,6 +77,7 @@ func (c *checker) store() {
 			c.fault("store.mooncake_client", "no address to call; write HOST:PORT of this host's mooncake_client, e.g. 127.0.0.1:50052")
 		}
 	}
+	c.retention(s)
 	if !c.is(RoleStore, RoleUp) {
 		return
 	}
@@ -97,6 +98,22 @@ func (c *checker) store() {
 	}
 	if s.Path == "" {
 		c.fault("store.path", "missing; give the path of a socket to make")
+	}
+}
+
+// retention checks how long and for whom the Store keeps objects. Limits that nobody would keep are refused.
+func (c *checker) retention(s *Store) {
+	if c.is(RoleUp, RoleEncoder) && s.TTL != 0 {
+		c.duration("store.ttl", s.TTL, time.Second)
+		if s.Kind == StoreMooncake {
+			c.fault("store.ttl", "a Mooncake cluster keeps objects until it needs the room; leave it at 0s, or set store.kind to %s", StoreRAM)
+		}
+	}
+	if c.is(RoleUp) && s.TenantQuotaBytes != 0 && s.Kind == StoreMooncake {
+		c.fault("store.tenant_quota_bytes", "tenants of a Mooncake cluster are set up at its master; leave it at 0, or set store.kind to %s", StoreRAM)
+	}
+	if c.is(RoleUp, RoleStore) && s.Kind == StoreRAM && s.TenantQuotaBytes > s.Bytes {
+		c.fault("store.tenant_quota_bytes", "more than store.bytes (%v), which all tenants share; lower it, or leave it at 0 for no limit", s.Bytes)
 	}
 }
 

@@ -42,6 +42,9 @@ type Store struct {
 	Path   string `toml:"path" key:"store.path" placeholder:"SOCKET" help:"Unix socket that Encoders connect to."`
 	Bytes  Bytes  `toml:"bytes" key:"store.bytes" placeholder:"SIZE" help:"Memory for embeddings. When it is full, those not used for longest go. With mooncake it is what up gives to the cluster, 256MiB if not set."`
 
+	TTL              Duration `toml:"ttl" key:"store.ttl" placeholder:"TIME" help:"How long an embedding stays in the Store at most, counted from when an Encoder published it. 0s keeps it until room is needed. Encoders read it."`
+	TenantQuotaBytes Bytes    `toml:"tenant_quota_bytes" key:"store.tenant_quota_bytes" placeholder:"SIZE" help:"Most that the embeddings of one tenant take up; one more pushes out that tenant's oldest. 0 is no limit. Embeddings that belong to no tenant count for none."`
+
 	MooncakeClient string `toml:"mooncake_client" key:"store.mooncake_client" placeholder:"HOST:PORT" help:"Where this host's mooncake_client takes calls, with store.kind = mooncake. It must be on the host and in the network namespace of the Encoder."`
 	MooncakeDir    string `toml:"mooncake_dir" key:"store.mooncake_dir" placeholder:"DIR" help:"Folder of mooncake_master and mooncake_client, which up starts. Empty looks where 'make deps-mooncake' puts them."`
 }

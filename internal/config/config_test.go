@@ -287,6 +287,11 @@ func TestValidate(t *testing.T) {
 	f(RoleStore, "store.kind", "mooncake", "mooncake_master", "set it to ram")
 	f(RoleEncoder, "store.mooncake_client", "nonsense") // of no interest to a ram Store
 	f(RoleStore, "store.kind", "none", "turned off")
+	f(RoleEncoder, "store.ttl", "1ms", "at least 1s")
+	f(RoleEncoder, "store.ttl", "-1h", "at least 1s")
+	f(RoleUp, "store.ttl", "24h")
+	f(RoleStore, "store.tenant_quota_bytes", "2GiB", "more than store.bytes (1GiB)")
+	f(RoleUp, "store.tenant_quota_bytes", "1GiB")
 	f(RolePrefill, "prefill.item_timeout", "1ms", "at least 1s")
 	f(RolePrefill, "prefill.data_listen", "0.0.0.0:8201", "Encoders can reach")
 	f(RolePrefill, "prefill.data_listen", "[::]:8201", "Encoders can reach")
@@ -363,4 +368,9 @@ func TestMooncakeClientIsAnAddressToCall(t *testing.T) {
 	}
 	l.Store.Bytes = 16*MiB - 1
 	check(t, l.Validate(RoleUp), "store.bytes", "at least 16MiB", "mooncake_client")
+	l, err = Load(Input{Env: []string{"AFTERIMAGE_STORE_KIND=mooncake", "AFTERIMAGE_STORE_TTL=1h", "AFTERIMAGE_STORE_TENANT_QUOTA_BYTES=1MiB"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, l.Validate(RoleUp), "store.ttl", "until it needs the room", "store.tenant_quota_bytes", "at its master")
 }

@@ -37,6 +37,7 @@ type Config struct {
 	// store_max_pending_bytes); 32 and 2 GiB.
 	MaxPendingItems int
 	MaxPendingBytes int64
+	TTL             time.Duration // time that objects live in a Store that can tell; 0 is until evicted
 	Timeout         time.Duration // of the Store calls of one publication; 30 s
 	Workers         int           // publications that run at once; 1
 	Metrics         *Metrics      // NewMetrics()
@@ -64,6 +65,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("publish: store_max_pending_items is %d, want more than 0", c.MaxPendingItems)
 	case c.MaxPendingBytes < 0:
 		return c, fmt.Errorf("publish: store_max_pending_bytes is %d, want more than 0", c.MaxPendingBytes)
+	case c.TTL < 0:
+		return c, fmt.Errorf("publish: TTL is %v, want at least 0", c.TTL)
 	case c.Timeout < 0 || c.Workers < 0:
 		return c, fmt.Errorf("publish: Timeout %v and %d workers, want more than 0", c.Timeout, c.Workers)
 	case c.Admission != Always && c.Admission != SecondSighting:

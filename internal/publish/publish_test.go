@@ -341,7 +341,7 @@ func TestManyAtOnce(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	for _, c := range []Config{{}, {Protocol: embedding.A1, MaxPendingItems: -1}, {Protocol: embedding.A1, MaxPendingBytes: -1}, {Protocol: embedding.A1, Workers: -1}} {
+	for _, c := range []Config{{}, {Protocol: embedding.A1, MaxPendingItems: -1}, {Protocol: embedding.A1, MaxPendingBytes: -1}, {Protocol: embedding.A1, TTL: -1}, {Protocol: embedding.A1, Workers: -1}} {
 		if _, err := New(c); err == nil {
 			t.Errorf("New(%+v) succeeded", c)
 		}

@@ -27,11 +27,12 @@ type putLog struct {
 	store.Store
 	mu   sync.Mutex
 	keys []embedding.Key
+	last store.PutOptions
 }
 
 func (p *putLog) Put(ctx context.Context, k embedding.Key, b *arena.Buf, o store.PutOptions) error {
 	p.mu.Lock()
-	p.keys = append(p.keys, k)
+	p.keys, p.last = append(p.keys, k), o
 	p.mu.Unlock()
 	return p.Store.Put(ctx, k, b, o)
 }
@@ -40,7 +41,7 @@ func TestOrder(t *testing.T) {
 	var log putLog
 	b := newBench(t, func(c *Config) {
 		log.Store = c.Store
-		c.Store = &log
+		c.Store, c.TTL = &log, time.Hour
 	})
 	release := b.hold()
 	var want []embedding.Key
@@ -52,6 +53,9 @@ func TestOrder(t *testing.T) {
 	b.flush()
 	if !slices.Equal(log.keys, want) {
 		t.Errorf("order of PUTs %v, want %v", log.keys, want)
+	}
+	if want := (store.PutOptions{TTL: time.Hour}); log.last != want {
+		t.Errorf("PUT with %+v, want %+v", log.last, want)
 	}
 }
 

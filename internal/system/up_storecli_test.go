@@ -19,7 +19,7 @@ var socketLine = regexp.MustCompile(`(?m)^  \S+ store ls --path (\S+)$`)
 // TestUpStoreCommands: with what up prints, its Store can be warmed, looked into, checked, exported, emptied
 // and filled again, and then serves a chat without any encode.
 func TestUpStoreCommands(t *testing.T) {
-	u := startUp(t, "--engine", "device")
+	u := startUp(t, "--engine", "device", "--store-ttl", "24h")
 	line := socketLine.FindStringSubmatch(u.out.String())
 	if line == nil {
 		t.Fatal("up does not say where its Store is")
@@ -44,6 +44,7 @@ func TestUpStoreCommands(t *testing.T) {
 	tool("3 encoded", "warm", "--url", u.url, "@"+list)
 	tool("the Store holds 3 of 3", append([]string{"warm", "--url", u.url, "@" + list}, path...)...)
 	tool("3 objects", append([]string{"ls"}, path...)...)
+	tool(`"ttl_s":86`, append([]string{"ls", "--json"}, path...)...)
 	tool("3 good", append([]string{"verify"}, path...)...)
 	tool("3 objects in the file", append([]string{"export", file}, path...)...)
 	tool("3 objects", append([]string{"rm", "--all", "--yes"}, path...)...)
