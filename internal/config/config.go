@@ -63,7 +63,7 @@ type Encoder struct {
 	EmbeddingModelIdentity string `toml:"embedding_model_identity" key:"encoder.embedding_model_identity" placeholder:"TEXT" help:"Model name in Store keys. Empty takes the model's own; set it where equal models have different names."`
 	StoreMaxPendingItems   int    `toml:"store_max_pending_items" key:"encoder.store_max_pending_items" placeholder:"N" help:"Embeddings that wait to be published. One more is dropped and counted; its request is served."`
 	StoreMaxPendingBytes   Bytes  `toml:"store_max_pending_bytes" key:"encoder.store_max_pending_bytes" placeholder:"SIZE" help:"The same limit in bytes."`
-	StoreReadBufferBytes   Bytes  `toml:"store_read_buffer_bytes" key:"encoder.store_read_buffer_bytes" placeholder:"SIZE" help:"Memory for the objects of one Store read. More are read in several, a larger one is encoded."`
+	StoreReadBufferBytes   Bytes  `toml:"store_read_buffer_bytes" key:"encoder.store_read_buffer_bytes" placeholder:"SIZE" help:"Memory for the objects that are being read from the Store, by all requests together. More are read in turn, a larger one is encoded. Reads on loan need none."`
 
 	OnUnconfirmed   string `toml:"on_unconfirmed" key:"encoder.on_unconfirmed" placeholder:"WHAT" help:"When the Store cannot say whether it still uses memory of this Encoder: drain gives up the memory and goes on; exit ends the process, as vLLM does."`
 	Admission       string `toml:"admission" key:"encoder.admission" placeholder:"WHICH" help:"Embeddings to publish: always all, or at their second-sighting, so that pictures seen once push nothing out of the Store."`

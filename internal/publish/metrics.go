@@ -33,6 +33,7 @@ const (
 	Empty     Outcome = "empty"
 	Malformed Outcome = "malformed"
 	NotFinite Outcome = "not_finite"
+	TooLarge  Outcome = "too_large" // for the Store, as it says of itself
 
 	// Failed.
 	Rejected    Outcome = "rejected"
@@ -53,6 +54,7 @@ var (
 	errEmpty    = errors.New("publish: empty embedding")
 	errExists   = errors.New("publish: there already")
 	errShutdown = errors.New("publish: shut down")
+	errTooLarge = errors.New("publish: object is larger than any that the Store takes")
 )
 
 var outcomes = []struct {
@@ -62,6 +64,7 @@ var outcomes = []struct {
 	{errEmpty, Empty},
 	{errExists, Exists},
 	{errShutdown, Shutdown},
+	{errTooLarge, TooLarge},
 	{embedding.ErrMalformed, Malformed},
 	{embedding.ErrNotFinite, NotFinite},
 	{store.ErrUnconfirmed, Unconfirmed},
@@ -98,7 +101,7 @@ func NewMetrics() *Metrics {
 		bytes: gauge("pending_bytes", "Bytes of memory that publications hold, shared memory counted once."),
 	}
 	for _, o := range []Outcome{Stored, Exists, NoStore, Closed, Duplicate, FullItems, FullBytes, FirstSighting,
-		Empty, Malformed, NotFinite, Rejected, Unavailable, Unconfirmed, Distrusted, Shutdown} {
+		Empty, Malformed, NotFinite, TooLarge, Rejected, Unavailable, Unconfirmed, Distrusted, Shutdown} {
 		m.outcomes.WithLabelValues(string(o))
 	}
 	return m

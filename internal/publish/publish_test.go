@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -263,13 +264,36 @@ func TestStoreFaults(t *testing.T) {
 	}
 }
 
-func TestPutWithoutRoom(t *testing.T) {
-	b := newBench(t, nil)
-	b.publish(1, 40_000, 1) // 640 KB, the Store takes 512 KiB
-	b.publish(2, 3, 1)
+// Case C06: the largest object is known from the start. A larger one is neither sent nor cut up but
+// counted, and neither it nor a PUT that the Store has no room for is felt by those that fit.
+func TestLargestObject(t *testing.T) {
+	var log putLog
+	b := newBench(t, func(c *Config) {
+		log.Store = c.Store
+		c.Store = &log
+	})
+	most := b.guard.Capabilities().MaxPut
+	if most != 512<<10 {
+		t.Fatalf("MaxPut is %d, want half of the Store's 1 MiB", most)
+	}
+	head := embedding.A1.PayloadOffset(embedding.Layout{Parts: []embedding.Part{{Rows: 1, Positions: 1}}})
+	fits := (int(most) - head) / 16 // rows of 4 float32
+	b.publish(1, fits, 1)
+	b.publish(2, fits+1, 1)
+	b.flush()
+	b.counted(Stored, 1)
+	b.counted(TooLarge, 1)
+	if !slices.Equal(log.keys, []embedding.Key{key(1)}) {
+		t.Errorf("PUTs of %v, want that of the object that fits", log.keys)
+	}
+	b.store.Set(testkit.Put, testkit.Fault{Err: fmt.Errorf("%w: no room", store.ErrRejected)})
+	b.publish(3, 3, 1)
+	b.flush()
+	b.store.Set(testkit.Put, testkit.Fault{})
+	b.publish(4, 3, 1)
 	b.flush()
 	b.counted(Rejected, 1)
-	b.counted(Stored, 1)
+	b.counted(Stored, 2)
 }
 
 // readiness_and_shutdown_do_not_block_p2p_completion: Publish never waits; Close drains the queue and

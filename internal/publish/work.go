@@ -26,6 +26,9 @@ func (p *Publisher) store(j *job) error {
 	if err := check(p.cfg.Protocol, j); err != nil {
 		return err
 	}
+	if most := p.cfg.Store.Capabilities().MaxPut; most > 0 && int64(j.buf.Len()) > most {
+		return fmt.Errorf("%w: %d bytes, it takes %d", errTooLarge, j.buf.Len(), most)
+	}
 	ctx, cancel := context.WithTimeout(p.ctx, p.cfg.Timeout)
 	defer cancel()
 	// Another worker may have published the same picture meanwhile: a question is cheaper than a PUT.

@@ -54,10 +54,10 @@ func (b *batch) hedge(ctx context.Context, ws []wanted, wants []store.Want, tota
 	readCtx, stopRead := context.WithCancel(ctx)
 	defer stopRead()
 	x := &race{b: b, read: make(chan []store.Got, 1)}
-	caller := b.caller
+	caller, loans := b.caller, b.loans // b is used again while a loser ends
 	r.background.Go(func() {
 		start := time.Now()
-		gots := r.timed(readCtx, wants, total)
+		gots := r.timed(readCtx, wants, total, loans)
 		if readCtx.Err() != nil && caller.Err() == nil {
 			// It lost. It took at least this long, and without it only the fast ones would be known.
 			r.cfg.Estimator.ObserveRead(total, time.Since(start))

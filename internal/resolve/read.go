@@ -5,6 +5,7 @@ package resolve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"afterimage/internal/arena"
@@ -67,11 +68,18 @@ func (b *batch) get(ctx context.Context, ws []wanted) []got {
 			return b.hedge(ctx, ws, wants, total, late)
 		}
 	}
-	return plain(b.r.timed(ctx, wants, total))
+	return plain(b.r.timed(ctx, wants, total, b.loans))
 }
 
-// timed makes one Store call, and learns from it how long reads take.
-func (r *Resolver) timed(ctx context.Context, wants []store.Want, total int64) []store.Got {
+// timed makes one Store call once there is room for total bytes in the read buffer, which all reads share
+// and loans do not need, and learns from it how long reads take.
+func (r *Resolver) timed(ctx context.Context, wants []store.Want, total int64, loans bool) []store.Got {
+	if !loans {
+		if err := r.reading.Acquire(ctx, total); err != nil {
+			return noTurn(len(wants), err)
+		}
+		defer r.reading.Release(total)
+	}
 	start := time.Now()
 	gots := r.cfg.Store.Get(ctx, wants)
 	for _, g := range gots {
@@ -80,6 +88,15 @@ func (r *Resolver) timed(ctx context.Context, wants []store.Want, total int64) [
 		}
 	}
 	r.cfg.Estimator.ObserveRead(total, time.Since(start))
+	return gots
+}
+
+// noTurn answers n wants of a call that was not made, since others read until ctx ended.
+func noTurn(n int, err error) []store.Got {
+	gots := make([]store.Got, n)
+	for i := range gots {
+		gots[i].Err = fmt.Errorf("%w: other reads fill store_read_buffer_bytes: %w", store.ErrUnavailable, err)
+	}
 	return gots
 }
 

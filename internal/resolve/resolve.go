@@ -29,6 +29,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"afterimage/internal/arena"
 	"afterimage/internal/control"
 	"afterimage/internal/embedding"
@@ -51,7 +53,7 @@ type Config struct {
 	// behind one that drains.
 	Store    store.Store
 	Protocol embedding.Protocol // format of the objects; required
-	// ReadBufferBytes bounds the objects of one batch, so the memory that reads take at once; 128 MiB.
+	// ReadBufferBytes bounds the objects that are being read at once, whoever asked for them; 128 MiB.
 	// A larger object is encoded instead. Objects on loan take none and are not bounded.
 	ReadBufferBytes int64
 	// Timeout bounds all Store calls of one Resolve; 2 s.
@@ -94,10 +96,11 @@ type Encode func(ctx context.Context, i int) (*arena.Buf, embedding.Meta, error)
 // Resolver finds embeddings. Its methods may be called from any goroutine.
 type Resolver struct {
 	cfg        Config
-	batches    sync.Pool      // of *batch
-	failing    atomic.Bool    // the last Store call failed; for the log
-	skipped    atomic.Uint64  // reads left out by ReadOrRecompute
-	background sync.WaitGroup // losers of hedges
+	batches    sync.Pool           // of *batch
+	reading    *semaphore.Weighted // of ReadBufferBytes
+	failing    atomic.Bool         // the last Store call failed; for the log
+	skipped    atomic.Uint64       // reads left out by ReadOrRecompute
+	background sync.WaitGroup      // losers of hedges
 }
 
 // New returns a Resolver.
@@ -128,7 +131,7 @@ func New(cfg Config) (*Resolver, error) {
 		}
 		cfg.Store = g
 	}
-	r := &Resolver{cfg: cfg}
+	r := &Resolver{cfg: cfg, reading: semaphore.NewWeighted(cfg.ReadBufferBytes)}
 	r.batches.New = func() any { return &batch{r: r} }
 	return r, nil
 }
