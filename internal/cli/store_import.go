@@ -91,7 +91,7 @@ func (c *storeImportCmd) run(ctx context.Context, t *shelfTool, m *meter, x *imp
 		return fmt.Errorf("%s: %w", c.From, err)
 	}
 	before, err := t.Totals(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, errNoTotals) {
 		return err
 	}
 	err = c.take(ctx, t, r, before, func() { m.at(r.Offset(), size, counted(x.Objects, "object")) }, x)
@@ -131,7 +131,7 @@ func (c *storeImportCmd) take(ctx context.Context, t *shelfTool, r *storefile.Re
 	return fmt.Errorf("%w; repeat the import to go on", context.Cause(ctx))
 }
 
-// takeOne checks and stores one object, and says what became of it. An error ends the import.
+// takeOne checks and stores one object of at most most bytes, 0 for any, and says what became of it. An error ends the import.
 func takeOne(ctx context.Context, t *shelfTool, r *storefile.Reader, rec storefile.Record, most int64) (string, error) {
 	states, err := t.Exists(ctx, []embedding.Key{rec.Key})
 	switch {
@@ -139,7 +139,7 @@ func takeOne(ctx context.Context, t *shelfTool, r *storefile.Reader, rec storefi
 		return "", err
 	case states[0].Present:
 		return "present", nil
-	case rec.Bytes > most:
+	case most > 0 && rec.Bytes > most:
 		return "too large", nil
 	}
 	if err := t.room(ctx, rec.Bytes); err != nil {

@@ -138,6 +138,9 @@ func (c *storeStatCmd) Run(a *app) error {
 		if err != nil {
 			return err
 		}
+		if _, err := t.lister(); err != nil {
+			return c.little(e, a.Stdout)
+		}
 		if c.JSON {
 			return printJSON(a.Stdout, entryOf(e))
 		}
@@ -152,6 +155,22 @@ func (c *storeStatCmd) Run(a *app) error {
 		}
 		return tw.Flush()
 	})
+}
+
+// little prints what a Store tells of an object that cannot list: that it is there, perhaps its size.
+func (c *storeStatCmd) little(e store.Entry, w io.Writer) error {
+	size := "not told"
+	if e.Bytes > 0 {
+		size = fmt.Sprintf("%d bytes", e.Bytes)
+	}
+	if c.JSON {
+		return printJSON(w, struct {
+			Key   embedding.Key `json:"key"`
+			Bytes int64         `json:"bytes,omitempty"`
+		}{e.Key, e.Bytes})
+	}
+	_, err := fmt.Fprintf(w, "key   %s\nsize  %s\n", nameText(e.Key), size)
+	return err
 }
 
 // totals prints what the Store is and has done.

@@ -18,7 +18,6 @@ import (
 
 	"afterimage/internal/arena"
 	"afterimage/internal/config"
-	"afterimage/internal/embedding"
 	"afterimage/internal/store"
 	"afterimage/internal/store/ram"
 	"afterimage/internal/supervise"
@@ -40,6 +39,10 @@ func (s *storeAt) find(a *app) (path string, named bool, err error) {
 	path = l.Store.Path
 	if l.Source("store.path") != "default" {
 		return path, true, answers(path)
+	}
+	if l.Store.Kind == config.StoreMooncake {
+		return "", false, usageError{fmt.Errorf("store.kind = %q (%s): a Mooncake cluster cannot list what it holds, and these commands look into a Store of the kind %s; "+
+			"name one with --path, or look at the cluster with 'afterimage doctor --store mooncake'", l.Store.Kind, l.Source("store.kind"), config.StoreRAM)}
 	}
 	path, err = discover(path, supervise.RunDirs())
 	return path, false, err
@@ -78,132 +81,26 @@ func answers(path string) error {
 	return fmt.Errorf("no Store answers at %s: %w; start one with 'afterimage up' or 'afterimage store', or name another with --path", path, err)
 }
 
-// shelfTool is a Store that a command looks into.
-type shelfTool struct {
-	store.Store
-	store.Lister
-	store.Teller
-	path  string
-	named bool         // by the user
-	arena *arena.Arena // nil until room is needed
-}
-
-// minRoom is the arena of a tool that reads: objects are lent where that is possible, and need no room.
-const minRoom = 1 << 20
-
 // open connects to the Store. The caller must close the tool.
 func (s *storeAt) open(ctx context.Context, a *app) (*shelfTool, error) {
 	path, named, err := s.find(a)
 	if err != nil {
 		return nil, err
 	}
-	t := &shelfTool{path: path, named: named}
+	t := &shelfTool{path: path, named: named, connect: func(ctx context.Context, memory *arena.Arena) (store.Store, error) {
+		c, err := ram.Dial(ctx, ram.ClientConfig{Path: path, Arena: memory})
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--path %s: %w", path, err)}
+		}
+		return c, nil
+	}}
 	if err := t.dial(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := t.Totals(ctx); err != nil {
+	if _, err := t.Totals(ctx); err != nil && !errors.Is(err, errNoTotals) {
 		return nil, errors.Join(fmt.Errorf("the Store at %s does not answer: %w", path, err), t.close())
 	}
 	return t, nil
-}
-
-func (t *shelfTool) dial(ctx context.Context) error {
-	c, err := ram.Dial(ctx, ram.ClientConfig{Path: t.path, Arena: t.arena})
-	if err != nil {
-		return usageError{fmt.Errorf("--path %s: %w", t.path, err)}
-	}
-	t.Store, t.Lister, t.Teller = c, c, c
-	return nil
-}
-
-// room sees to it that an object of n bytes can be read or stored.
-func (t *shelfTool) room(ctx context.Context, n int64) error {
-	if t.arena != nil && t.arena.Stats().Capacity >= n {
-		return nil
-	}
-	want := int64(minRoom)
-	for want < n {
-		want *= 2
-	}
-	bigger, err := arena.New(arena.Config{Name: "afterimage-store-tool", Bytes: want})
-	if err != nil {
-		return fmt.Errorf("no memory for an object of %d bytes: %w", n, err)
-	}
-	if err := t.close(); err != nil {
-		return errors.Join(err, bigger.Close())
-	}
-	t.arena = bigger
-	return t.dial(ctx)
-}
-
-// close ends the connection. Every Buf must be back.
-func (t *shelfTool) close() error {
-	err := t.Store.Close()
-	if t.arena != nil {
-		err = errors.Join(err, t.arena.Close())
-		t.arena = nil
-	}
-	return err
-}
-
-// read calls use with the object of e. A miss is an error that wraps store.ErrMiss.
-func (t *shelfTool) read(ctx context.Context, e store.Entry, use func(obj []byte) error) error {
-	if err := t.room(ctx, e.Bytes); err != nil {
-		return err
-	}
-	got := t.Get(ctx, []store.Want{{Key: e.Key, Bytes: int(e.Bytes)}})[0]
-	if got.Err != nil {
-		return got.Err
-	}
-	defer got.Buf.Release()
-	return use(got.Buf.Bytes())
-}
-
-// listPage is how many entries are asked for at once.
-const listPage = 512
-
-// each calls f with every entry, page by page, until f fails.
-func (t *shelfTool) each(ctx context.Context, prefix string, f func(store.Entry) error) error {
-	for after := embedding.Key(""); ; {
-		page, err := t.List(ctx, prefix, after, listPage)
-		if err != nil {
-			return err
-		}
-		for _, e := range page {
-			if err := errors.Join(context.Cause(ctx), f(e)); err != nil {
-				return err
-			}
-			after = e.Key
-		}
-		if len(page) == 0 {
-			return nil
-		}
-	}
-}
-
-// one finds the object that a person means: by its key, its identifier, or the beginning of that.
-func (t *shelfTool) one(ctx context.Context, name string) (store.Entry, error) {
-	var found []store.Entry
-	exact := false
-	err := t.each(ctx, "", func(e store.Entry) error {
-		_, id, _ := strings.Cut(string(e.Key), "@id:")
-		switch {
-		case string(e.Key) == name:
-			found, exact = []store.Entry{e}, true
-		case !exact && id != "" && strings.HasPrefix(id, name) && len(found) < 3:
-			found = append(found, e)
-		}
-		return nil
-	})
-	switch {
-	case err != nil:
-		return store.Entry{}, err
-	case len(found) == 0:
-		return store.Entry{}, fmt.Errorf("no object has the key or identifier %q; 'afterimage store ls' lists all", name)
-	case len(found) > 1:
-		return store.Entry{}, usageError{fmt.Errorf("%q is the beginning of several identifiers, among them\n%s\n%s", name, nameText(found[0].Key), nameText(found[1].Key))}
-	}
-	return found[0], nil
 }
 
 // printJSON writes v as one line.

@@ -17,7 +17,7 @@ import (
 
 // storeVerifyCmd checks objects.
 type storeVerifyCmd struct {
-	Prefix  string `arg:"" optional:"" placeholder:"PREFIX" help:"Check keys that begin with this."`
+	Prefix  string `arg:"" optional:"" placeholder:"PREFIX" help:"Check keys that begin with this. Of a Store that cannot list, a whole key."`
 	Rm      bool   `help:"Remove what is bad. It is encoded again when somebody asks for it."`
 	storeAt `embed:""`
 }
@@ -87,16 +87,19 @@ func (v *verified) sum() int {
 func (c *storeVerifyCmd) verify(ctx context.Context, t *shelfTool, m *meter) (verified, error) {
 	v := verified{Bad: map[string]int{}}
 	sum, err := t.Totals(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, errNoTotals) {
 		return v, err
 	}
 	total := sum.Objects
 	if c.Prefix != "" {
 		total = 0
 	}
-	err = t.each(ctx, c.Prefix, func(e store.Entry) error {
+	check := func(e store.Entry) error {
 		v.Objects, v.Bytes = v.Objects+1, v.Bytes+e.Bytes
 		err := t.read(ctx, e, func(obj []byte) error {
+			if e.Bytes == 0 {
+				v.Bytes += int64(len(obj))
+			}
 			_, _, err := checkObject(e.Key, obj)
 			return err
 		})
@@ -112,8 +115,15 @@ func (c *storeVerifyCmd) verify(ctx context.Context, t *shelfTool, m *meter) (ve
 			return c.bad(ctx, t, &v, e.Key, reason, err)
 		}
 		return nil
-	})
-	return v, err
+	}
+	if _, err := t.lister(); err != nil && c.Prefix != "" {
+		e, err := t.whole(ctx, embedding.Key(c.Prefix))
+		if err != nil {
+			return v, err
+		}
+		return v, check(e)
+	}
+	return v, t.each(ctx, c.Prefix, check)
 }
 
 // bad counts an object, and removes it if that is wanted. What could not be read may be good.

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"afterimage/internal/arena"
+	"afterimage/internal/embedding"
+	"afterimage/internal/store"
+)
+
+// shelfTool is a Store that a command looks into. Not every Store can list or count.
+type shelfTool struct {
+	store.Store
+	connect func(context.Context, *arena.Arena) (store.Store, error)
+	path    string
+	named   bool         // by the user
+	arena   *arena.Arena // nil until room is needed
+}
+
+// minRoom is the arena of a tool that reads: objects are lent where that is possible, and need no room.
+const minRoom = 1 << 20
+
+func (t *shelfTool) dial(ctx context.Context) (err error) {
+	t.Store, err = t.connect(ctx, t.arena)
+	return err
+}
+
+// lister returns the Store's listing, or an error that tells people what goes without.
+func (t *shelfTool) lister() (store.Lister, error) {
+	if l, ok := t.Store.(store.Lister); ok {
+		return l, nil
+	}
+	return nil, usageError{fmt.Errorf("a Store of the kind %s cannot list what it holds; get, stat, verify and rm take whole keys of it", t.Capabilities().Name)}
+}
+
+// Totals sums the Store up. What a Store does not count is 0, with an error that wraps errNoTotals.
+func (t *shelfTool) Totals(ctx context.Context) (store.Totals, error) {
+	if s, ok := t.Store.(store.Teller); ok {
+		return s.Totals(ctx)
+	}
+	return store.Totals{MaxObject: t.Capabilities().MaxPut},
+		usageError{fmt.Errorf("%w of the kind %s; look at the metrics of its own programs", errNoTotals, t.Capabilities().Name)}
+}
+
+// errNoTotals: the Store cannot be summed up.
+var errNoTotals = errors.New("nobody sums up a Store")
+
+// room sees to it that an object of n bytes can be read or stored.
+func (t *shelfTool) room(ctx context.Context, n int64) error {
+	if t.arena != nil && t.arena.Stats().Capacity >= n {
+		return nil
+	}
+	want := int64(minRoom)
+	for want < n {
+		want *= 2
+	}
+	bigger, err := arena.New(arena.Config{Name: "afterimage-store-tool", Bytes: want})
+	if err != nil {
+		return fmt.Errorf("no memory for an object of %d bytes: %w", n, err)
+	}
+	if err := t.close(); err != nil {
+		return errors.Join(err, bigger.Close())
+	}
+	t.arena = bigger
+	return t.dial(ctx)
+}
+
+// close ends the connection. Every Buf must be back.
+func (t *shelfTool) close() error {
+	err := t.Store.Close()
+	if t.arena != nil {
+		err = errors.Join(err, t.arena.Close())
+		t.arena = nil
+	}
+	return err
+}
+
+// blindRoom is the most that an object may have whose Store does not tell sizes.
+const blindRoom = 64 << 20
+
+// read calls use with the object of e. A miss is an error that wraps store.ErrMiss.
+func (t *shelfTool) read(ctx context.Context, e store.Entry, use func(obj []byte) error) error {
+	if e.Bytes == 0 {
+		e.Bytes = blindRoom
+	}
+	if err := t.room(ctx, e.Bytes); err != nil {
+		return err
+	}
+	got := t.Get(ctx, []store.Want{{Key: e.Key, Bytes: int(e.Bytes)}})[0]
+	if got.Err != nil {
+		return got.Err
+	}
+	defer got.Buf.Release()
+	return use(got.Buf.Bytes())
+}
+
+// listPage is how many entries are asked for at once.
+const listPage = 512
+
+// each calls f with every entry, page by page, until f fails.
+func (t *shelfTool) each(ctx context.Context, prefix string, f func(store.Entry) error) error {
+	for after := embedding.Key(""); ; {
+		list, err := t.lister() // f may have connected again, for room
+		if err != nil {
+			return err
+		}
+		page, err := list.List(ctx, prefix, after, listPage)
+		if err != nil {
+			return err
+		}
+		for _, e := range page {
+			if err := errors.Join(context.Cause(ctx), f(e)); err != nil {
+				return err
+			}
+			after = e.Key
+		}
+		if len(page) == 0 {
+			return nil
+		}
+	}
+}
+
+// whole finds the object of a whole key, in any Store. Of what such a Store does not tell, the Entry has
+// nothing.
+func (t *shelfTool) whole(ctx context.Context, key embedding.Key) (store.Entry, error) {
+	states, err := t.Exists(ctx, []embedding.Key{key})
+	if err != nil {
+		return store.Entry{}, err
+	}
+	if !states[0].Present {
+		return store.Entry{}, fmt.Errorf("no object has the key %q, and a Store of the kind %s does not look for the beginning of one", key, t.Capabilities().Name)
+	}
+	return store.Entry{Key: key, Bytes: states[0].Bytes}, nil
+}
+
+// one finds the object that a person means: by its key, its identifier, or the beginning of that.
+func (t *shelfTool) one(ctx context.Context, name string) (store.Entry, error) {
+	if _, err := t.lister(); err != nil {
+		return t.whole(ctx, embedding.Key(name))
+	}
+	var found []store.Entry
+	exact := false
+	err := t.each(ctx, "", func(e store.Entry) error {
+		_, id, _ := strings.Cut(string(e.Key), "@id:")
+		switch {
+		case string(e.Key) == name:
+			found, exact = []store.Entry{e}, true
+		case !exact && id != "" && strings.HasPrefix(id, name) && len(found) < 3:
+			found = append(found, e)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return store.Entry{}, err
+	case len(found) == 0:
+		return store.Entry{}, fmt.Errorf("no object has the key or identifier %q; 'afterimage store ls' lists all", name)
+	case len(found) > 1:
+		return store.Entry{}, usageError{fmt.Errorf("%q is the beginning of several identifiers, among them\n%s\n%s", name, nameText(found[0].Key), nameText(found[1].Key))}
+	}
+	return found[0], nil
+}
