@@ -88,7 +88,7 @@ func runEncoder(ctx context.Context, cfg config.Config, p *process) (err error) 
 	if err != nil {
 		return err
 	}
-	mux := p.mux(state.err, nil)
+	mux := p.mux(state.err, state.err) // what makes it unready ends with the process only
 	e.Routes(mux)
 	if err := p.ready(shown(e.Announcement().Model, eng.Spec().Modelled)); err != nil {
 		return err

@@ -151,8 +151,11 @@ func (c *child) ready(ctx context.Context, address string, deadline time.Time, r
 	}
 }
 
-// probe asks once. With an error it returns why the process is not ready, in its own words if it has
-// any.
+// errNoAnswer: nobody answered a probe in time.
+var errNoAnswer = errors.New("no answer")
+
+// probe asks once. With an error it returns why the process is not ready, or not live, in its own words if
+// it has any.
 func probe(ctx context.Context, client *http.Client, url string) (reason string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -160,7 +163,7 @@ func probe(ctx context.Context, client *http.Client, url string) (reason string,
 	}
 	res, err := client.Do(req)
 	if err != nil {
-		return "does not answer /readyz", err
+		return "does not answer " + req.URL.Path, fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode == http.StatusOK {
@@ -170,7 +173,7 @@ func probe(ctx context.Context, client *http.Client, url string) (reason string,
 		Reason string `json:"reason"`
 	}
 	if json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&body) != nil || body.Reason == "" {
-		body.Reason = "/readyz says " + res.Status
+		body.Reason = req.URL.Path + " says " + res.Status
 	}
 	return body.Reason, errors.New(body.Reason)
 }

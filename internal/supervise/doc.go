@@ -19,12 +19,15 @@
 //
 //	starting ──listens──► loading ──/readyz is 200──► ready
 //	    ▲                    │                          │
-//	    │ back-off           └────────── exits ─────────┤
+//	    │ back-off           └── exits, is restarted ───┤
 //	    └──── down ◄────────────────────────────────────┘
 //
 // A child that refuses, or ends with an exit status before it was ever ready, has said what it lacks:
 // Start fails with its words. Once it was ready, or when a signal killed it, it is restarted, with
 // the addresses it had, after 100 ms doubling to 5 s.
+//
+// A ready role is asked for /livez now and then. One that says 503 there is told to stop, which lets it
+// finish its requests, and restarted; one that does not answer for half a minute is killed and restarted.
 //
 // The package knows nothing of configuration: a Spec brings the arguments.
 package supervise

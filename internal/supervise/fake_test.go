@@ -56,6 +56,8 @@ func TestMain(m *testing.M) {
 //	crash     kills itself before it listens, until <rundir>/go is there
 //	deaf      ignores SIGTERM
 //	mute      never listens
+//	sick      must be restarted once <rundir>/go is there, which it removes as it stops
+//	sick and deaf
 func fakeRole(mode string) int {
 	ctx, stop := Lifeline(context.Background())
 	defer stop()
@@ -94,6 +96,10 @@ func fakeRole(mode string) int {
 				w.WriteHeader(http.StatusServiceUnavailable)
 				fmt.Fprintln(w, `{"reason":"reading weights"}`)
 			}
+			if strings.HasPrefix(mode, "sick") && r.URL.Path == "/livez" && released() {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				fmt.Fprintln(w, `{"reason":"lost its Store"}`)
+			}
 		}))
 		if err := Notify(Listening{Listen: ln.Addr().String(), Model: "fake-" + mode}); err != nil {
 			fmt.Fprintln(os.Stderr, "fake:", err)
@@ -104,7 +110,10 @@ func fakeRole(mode string) int {
 		select {
 		case sig := <-sigs:
 			fmt.Fprintln(os.Stderr, "got", sig)
-			if mode != "deaf" {
+			if strings.HasPrefix(mode, "sick") {
+				_ = os.Remove(filepath.Join(runDir, "go"))
+			}
+			if !strings.HasSuffix(mode, "deaf") {
 				return 0
 			}
 		case <-ctx.Done():

@@ -119,12 +119,26 @@ func (p *process) once(ctx context.Context) (up time.Duration, err error) {
 		p.wasReady = true
 		p.first <- nil
 	}
+	err = p.attend(ctx, c)
+	up = time.Since(began)
+	if ctx.Err() != nil {
+		p.end(ctx, c)
+		return up, ctx.Err()
+	}
+	c.replace(ctx, err, p.s.cfg.ReplaceTimeout)
+	return up, err
+}
+
+// attend returns how the child ended, or why it has to.
+func (p *process) attend(ctx context.Context, c *child) error {
+	if !p.spec.foreign() {
+		return c.alive(ctx, &p.s.cfg, p.s.knownNow()[p.spec.Name].Listen)
+	}
 	select {
 	case <-c.exited:
-		return time.Since(began), c.exitError()
+		return c.exitError()
 	case <-ctx.Done():
-		p.end(ctx, c)
-		return time.Since(began), ctx.Err()
+		return ctx.Err()
 	}
 }
 

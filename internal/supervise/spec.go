@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"log/slog"
@@ -88,9 +89,14 @@ type Config struct {
 
 	StartTimeout time.Duration // from a start to ready, 2 min
 	StopTimeout  time.Duration // for all processes together, 4.5 s
-	BackoffMin   time.Duration // 100 ms
-	BackoffMax   time.Duration // 5 s
-	BackoffReset time.Duration // a process that was ready this long starts again at BackoffMin, 30 s
+	// A role that is ready is asked for /livez every LiveEvery (5 s). It is restarted once it says that it
+	// should be, within ReplaceTimeout (4.5 s) for its requests, or was silent LiveMisses times (6).
+	LiveEvery      time.Duration
+	LiveMisses     int
+	ReplaceTimeout time.Duration
+	BackoffMin     time.Duration // 100 ms
+	BackoffMax     time.Duration // 5 s
+	BackoffReset   time.Duration // a process that was ready this long starts again at BackoffMin, 30 s
 }
 
 func (c *Config) setDefaults() {
@@ -101,6 +107,9 @@ func (c *Config) setDefaults() {
 	}
 	def(&c.StartTimeout, 2*time.Minute)
 	def(&c.StopTimeout, 4500*time.Millisecond)
+	def(&c.LiveEvery, 5*time.Second)
+	def(&c.ReplaceTimeout, 4500*time.Millisecond)
+	c.LiveMisses = cmp.Or(c.LiveMisses, 6)
 	def(&c.BackoffMin, 100*time.Millisecond)
 	def(&c.BackoffMax, 5*time.Second)
 	def(&c.BackoffReset, 30*time.Second)
