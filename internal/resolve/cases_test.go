@@ -157,3 +157,27 @@ func TestMalformedAnswersHurtOneCall(t *testing.T) {
 		t.Errorf("the client closed: %v", b.guard.Err())
 	}
 }
+
+// Case K08: weights, or the processor's rules, are replaced under one served name. What the old ones made is
+// unreachable, and is refused where somebody stores it under the new key all the same.
+func TestReplacedWeights(t *testing.T) {
+	b := newBench(t, embedding.A1, nil)
+	under := func(fingerprint string) Item {
+		it := item("", 3, 8)
+		it.Key = embedding.Namespace{Model: "m", Revision: "r", Encoder: fingerprint, DType: embedding.Float32, Protocol: embedding.A1}.
+			Key("0123456789abcdef")
+		return it
+	}
+	before, after := under("weights-a"), under("weights-b")
+	b.plant(before, before, 1)
+	b.hit(b.resolve(before)[0], before, control.SourceStore, 1)
+	b.miss(b.resolve(after)[0], Absent)
+
+	buf := b.object(before, 1) // sealed for the old key
+	defer buf.Release()
+	if err := b.store.Put(t.Context(), after.Key, buf, store.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.miss(b.resolve(after)[0], Foreign)
+	b.miss(b.resolve(after)[0], Absent) // it was removed
+}

@@ -72,7 +72,7 @@ func TestSpec(t *testing.T) {
 	}
 }
 
-// The fingerprint changes with everything that changes the output, and with nothing else.
+// Case K08: the fingerprint changes with everything that changes the output, and with nothing else.
 func TestFingerprint(t *testing.T) {
 	p := randomPair(t, model.MLP)
 	first := newEncoder(t, p).Spec().Fingerprint

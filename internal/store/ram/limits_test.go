@@ -177,3 +177,66 @@ func TestExpiryUnderARead(t *testing.T) {
 		t.Errorf("%d bytes in use after the reader", s.used)
 	}
 }
+
+// Case C04: asking whether an object is there keeps it neither past its time nor from eviction, and removing
+// what is gone is a success.
+func TestProbesPinNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, err := arena.New(arena.Config{Name: "test", Bytes: mib})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := NewLocal(Config{MaxBytes: mib, Logger: quiet}, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := errors.Join(l.Close(), a.Close()); err != nil {
+				t.Error(err)
+			}
+		}()
+		put := func(k embedding.Key, ttl time.Duration) {
+			t.Helper()
+			b := filled(t, a, 100<<10, 1)
+			defer b.Release()
+			if err := l.Put(t.Context(), k, b, store.PutOptions{TTL: ttl}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		there := func(k embedding.Key) bool {
+			t.Helper()
+			states, err := l.Exists(t.Context(), []embedding.Key{k})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return states[0].Present
+		}
+		put("timed", time.Second)
+		for range 9 {
+			time.Sleep(100 * time.Millisecond)
+			if !there("timed") {
+				t.Fatal("the object left before its time")
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+		if there("timed") {
+			t.Error("probes kept the object past its time")
+		}
+		put("probed", 0)
+		left := 0
+		for i := range 20 {
+			put(embedding.Key(rune('a'+i)), 0)
+			if !there("probed") {
+				left++
+			}
+		}
+		if left < 10 {
+			t.Errorf("the object was there for %d of 20 PUTs into room for 10; probes keep it warm", 20-left)
+		}
+		for range 2 {
+			if err := l.Remove(t.Context(), []embedding.Key{"probed", "a"}); err != nil {
+				t.Errorf("Remove of what is gone: %v", err)
+			}
+		}
+	})
+}
