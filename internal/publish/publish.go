@@ -72,14 +72,9 @@ func (c Config) withDefaults() (Config, error) {
 	case c.Admission != Always && c.Admission != SecondSighting:
 		return c, fmt.Errorf("publish: admission is %q, want %s or %s", c.Admission, Always, SecondSighting)
 	}
-	if _, ok := c.Store.(*store.Guard); !ok && c.Store != nil {
-		g, err := store.NewGuard(store.GuardConfig{Store: c.Store, Logger: c.Logger})
-		if err != nil {
-			return c, err
-		}
-		c.Store = g
-	}
-	return c, nil
+	var err error
+	c.Store, err = store.Guarded(c.Store, c.Logger)
+	return c, err
 }
 
 // job is one publication.

@@ -124,12 +124,9 @@ func New(cfg Config) (*Resolver, error) {
 	case cfg.Timeout < 0:
 		return nil, fmt.Errorf("resolve: Timeout is %v, want more than 0", cfg.Timeout)
 	}
-	if _, ok := cfg.Store.(*store.Guard); !ok && cfg.Store != nil {
-		g, err := store.NewGuard(store.GuardConfig{Store: cfg.Store, Logger: cfg.Logger})
-		if err != nil {
-			return nil, err
-		}
-		cfg.Store = g
+	var err error
+	if cfg.Store, err = store.Guarded(cfg.Store, cfg.Logger); err != nil {
+		return nil, err
 	}
 	r := &Resolver{cfg: cfg, reading: semaphore.NewWeighted(cfg.ReadBufferBytes)}
 	r.batches.New = func() any { return &batch{r: r} }

@@ -84,6 +84,18 @@ func NewGuard(cfg GuardConfig) (*Guard, error) {
 	return &Guard{cfg: cfg, distrust: map[embedding.Key]bool{}}, nil
 }
 
+// Guarded returns s if it is a Guard already, else s behind one that drains. Of no Store it makes none.
+func Guarded(s Store, log *slog.Logger) (Store, error) {
+	if _, ok := s.(*Guard); ok || s == nil {
+		return s, nil
+	}
+	g, err := NewGuard(GuardConfig{Store: s, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
 // Err returns why the Guard makes no calls any more, nil while it does. Under Exit it wraps
 // ErrMustExit.
 func (g *Guard) Err() error {

@@ -130,14 +130,29 @@ func (c *child) listening(ctx context.Context, deadline time.Time) (Listening, e
 func (c *child) ready(ctx context.Context, address string, deadline time.Time, report func(reason string)) error {
 	client := &http.Client{Timeout: probeTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	url := "http://" + dialable(address) + "/readyz"
+	return c.poll(ctx, deadline, func() (string, error) {
+		reason, err := probe(ctx, client, url)
+		if err != nil {
+			report(reason)
+		}
+		return reason, err
+	})
+}
+
+// poll asks until the answer is no error, at the latest at the deadline, and as long as the child runs.
+func (c *child) poll(ctx context.Context, deadline time.Time, ask func() (reason string, err error)) error {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
 	for {
-		reason, err := probe(ctx, client, url)
+		reason, err := ask()
+		select {
+		case <-c.exited: // then it was another that answered
+			return c.exitError()
+		default:
+		}
 		if err == nil {
 			return nil
 		}
-		report(reason)
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%w: %s", errTimeout, reason)
 		}

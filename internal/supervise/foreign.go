@@ -4,7 +4,6 @@ package supervise
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -28,30 +27,11 @@ func startForeign(cfg *Config, program string, out *lineWriter, args, env []stri
 // connectable waits until something takes connections at address, where the child was told to listen.
 func (c *child) connectable(ctx context.Context, address string, deadline time.Time) error {
 	dialer := net.Dialer{Timeout: probeTimeout}
-	tick := time.NewTicker(probeEvery)
-	defer tick.Stop()
-	for {
+	return c.poll(ctx, deadline, func() (string, error) {
 		conn, err := dialer.DialContext(ctx, "tcp", address)
 		if err == nil {
 			conn.Close()
 		}
-		select {
-		case <-c.exited: // then it was another that answered
-			return c.exitError()
-		default:
-		}
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%w: it takes no connections at %s", errTimeout, address)
-		}
-		select {
-		case <-c.exited:
-			return c.exitError()
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
+		return "it takes no connections at " + address, err
+	})
 }
