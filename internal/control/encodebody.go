@@ -51,16 +51,6 @@ func NewEncodeBody(req EncodeRequest, images [][]byte) (io.Reader, int64, error)
 	return io.MultiReader(parts...), length, nil
 }
 
-// WriteEncodeBody writes the body of an encode call to w.
-func WriteEncodeBody(w io.Writer, req EncodeRequest, images [][]byte) error {
-	body, _, err := NewEncodeBody(req, images)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(w, body)
-	return err
-}
-
 // ReadEncodeBody reads the body of an encode call to its end. A body that is malformed or over a
 // limit yields an *Error with the status to answer; other errors are those of r. The images are
 // fresh memory that the caller owns.

@@ -26,11 +26,21 @@ func request(sizes ...int) (EncodeRequest, [][]byte) {
 	return req, images
 }
 
+// writeEncodeBody writes the body of an encode call to w.
+func writeEncodeBody(w io.Writer, req EncodeRequest, images [][]byte) error {
+	body, _, err := NewEncodeBody(req, images)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, body)
+	return err
+}
+
 func body(t *testing.T, sizes ...int) []byte {
 	t.Helper()
 	var w bytes.Buffer
 	req, images := request(sizes...)
-	if err := WriteEncodeBody(&w, req, images); err != nil {
+	if err := writeEncodeBody(&w, req, images); err != nil {
 		t.Fatal(err)
 	}
 	return w.Bytes()
@@ -130,10 +140,10 @@ func TestReadEncodeBodyBrokenConnection(t *testing.T) {
 	}
 }
 
-func TestWriteEncodeBodyRefuses(t *testing.T) {
+func TestNewEncodeBodyRefuses(t *testing.T) {
 	f := func(req EncodeRequest, images [][]byte, text string) {
 		t.Helper()
-		err := WriteEncodeBody(io.Discard, req, images)
+		err := writeEncodeBody(io.Discard, req, images)
 		if err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("got %v, want %q", err, text)
 		}
@@ -148,7 +158,7 @@ func TestWriteEncodeBodyRefuses(t *testing.T) {
 func FuzzReadEncodeBody(f *testing.F) {
 	req, images := request(3, 4)
 	var w bytes.Buffer
-	if err := WriteEncodeBody(&w, req, images); err != nil {
+	if err := writeEncodeBody(&w, req, images); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(w.Bytes())
@@ -161,7 +171,7 @@ func FuzzReadEncodeBody(f *testing.F) {
 		}
 		// What is accepted survives a round trip, and its images are the tail of the input.
 		var w bytes.Buffer
-		if err := WriteEncodeBody(&w, req, images); err != nil {
+		if err := writeEncodeBody(&w, req, images); err != nil {
 			t.Fatalf("accepted body cannot be written: %v", err)
 		}
 		if tail := bytes.Join(images, nil); !bytes.HasSuffix(raw, tail) {

@@ -45,9 +45,6 @@ func NewChunkWriter(w http.ResponseWriter, head Head, includeUsage bool, timeout
 	return c
 }
 
-// Started says whether the status line is out, after which a failure can only be told in the stream.
-func (c *ChunkWriter) Started() bool { return c.started }
-
 // Start sends the header and the first chunk, which names the role.
 func (c *ChunkWriter) Start() error {
 	c.started = true

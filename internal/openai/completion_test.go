@@ -155,7 +155,7 @@ func TestStreamFailure(t *testing.T) {
 	if err := c.Fail(BadRequest("p", "no")); err != nil {
 		t.Fatal(err)
 	}
-	if !c.Started() || w.Code != 400 || w.Body.String() != `{"error":{"message":"no","type":"BadRequestError","param":"p","code":400}}` {
+	if !c.started || w.Code != 400 || w.Body.String() != `{"error":{"message":"no","type":"BadRequestError","param":"p","code":400}}` {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 }

@@ -76,7 +76,7 @@ func TestGoldenRefusals(t *testing.T) {
 func TestGoldenAccepted(t *testing.T) {
 	f := func(name string, images int) {
 		t.Helper()
-		r, err := Scan(golden(t, name+".request.json"), DefaultScanLimits())
+		r, err := Scan(golden(t, name+".request.json"), scanLimits)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			return

@@ -2,10 +2,8 @@
 
 package openai
 
-// Defaults and fixed limits of a body.
+// Fixed limits of a body.
 const (
-	// DefaultMaxImages bounds the image parts of one request.
-	DefaultMaxImages = 32
 	// maxParts and maxMessages bound what a body of tiny parts can make a reader remember.
 	maxParts    = 16384
 	maxMessages = 16384
@@ -17,9 +15,6 @@ const (
 type ScanLimits struct {
 	MaxImages int // image parts in one request; 0 allows none
 }
-
-// DefaultScanLimits returns the limits of a gateway without configuration.
-func DefaultScanLimits() ScanLimits { return ScanLimits{MaxImages: DefaultMaxImages} }
 
 // Request is what the gateway needs to know of a body. It refers to the body, which must not change
 // while the Request is in use.

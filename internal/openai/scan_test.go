@@ -14,6 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
+// scanLimits are those of most tests.
+var scanLimits = ScanLimits{MaxImages: 32}
+
 // user wraps content, which is JSON, in a body of one user message.
 func user(content string) string {
 	return `{"model":"m","messages":[{"role":"user","content":` + content + `}]}`
@@ -26,7 +29,7 @@ func TestScanFields(t *testing.T) {
 	body := `{"stream":true,"n":2,"user":"u","model":"m","stream_options":{"include_usage":true},"unknown":[{"messages":1}],"messages":[` +
 		`{"role":"system","content":"s"},{"role":"user","content":["look",` + imageA + `,{"type":"text","text":"and"},` + imageB + `]},` +
 		`{"role":"assistant","content":null},{"content":[` + imageA + `],"role":"tool","tool_call_id":"x"}]}`
-	got, err := Scan([]byte(body), DefaultScanLimits())
+	got, err := Scan([]byte(body), scanLimits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +54,7 @@ func TestScanFields(t *testing.T) {
 
 func TestScanDoesNotCopyURL(t *testing.T) {
 	body := []byte(user("[" + imageA + "]"))
-	r, err := Scan(body, DefaultScanLimits())
+	r, err := Scan(body, scanLimits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +79,7 @@ func TestScanURL(t *testing.T) {
 		}
 		slashes := strings.ReplaceAll(string(quoted), "/", `\/`)
 		for _, q := range []string{string(quoted), slashes} {
-			r, err := Scan([]byte(user(`[{"type":"image_url","image_url":{"url":`+q+`}}]`)), DefaultScanLimits())
+			r, err := Scan([]byte(user(`[{"type":"image_url","image_url":{"url":`+q+`}}]`)), scanLimits)
 			if err != nil {
 				t.Errorf("%s: %v", q, err)
 			} else if got := string(r.Media[0].URL); got != url {
@@ -89,7 +92,7 @@ func TestScanURL(t *testing.T) {
 func TestScanUUID(t *testing.T) {
 	f := func(part string, uuid string, only bool) {
 		t.Helper()
-		r, err := Scan([]byte(user("["+part+"]")), DefaultScanLimits())
+		r, err := Scan([]byte(user("["+part+"]")), scanLimits)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +170,7 @@ func TestSplice(t *testing.T) {
 	const gap = `"\u00e4 ü",` + "\n\t"
 	body := `{ "messages" : [ {"role":"user","content":[` + imageA + `,` + gap + imageB + `,` + imageA + ` ] } ] , "x" : 1.0e+00 } `
 	want := `{ "messages" : [ {"role":"user","content":[{"i":0},` + gap + imageB + `,{"i":3} ] } ] , "x" : 1.0e+00 } `
-	r, err := Scan([]byte(body), DefaultScanLimits())
+	r, err := Scan([]byte(body), scanLimits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +192,7 @@ func TestSplice(t *testing.T) {
 func TestScanOrder(t *testing.T) {
 	f := func(body string, want ...string) {
 		t.Helper()
-		r, err := Scan([]byte(body), DefaultScanLimits())
+		r, err := Scan([]byte(body), scanLimits)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +224,7 @@ func BenchmarkScan4MiB(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Scan(body, DefaultScanLimits()); err != nil {
+		if _, err := Scan(body, scanLimits); err != nil {
 			b.Fatal(err)
 		}
 	}

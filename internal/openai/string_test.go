@@ -86,7 +86,7 @@ func FuzzScan(f *testing.F) {
 		f.Add(golden(f, name+".request.json"))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := Scan(body, DefaultScanLimits())
+		r, err := Scan(body, scanLimits)
 		if err != nil {
 			if e := AsError(err); e.Status != 400 || !json.Valid(e.AppendJSON(nil)) {
 				t.Fatalf("status %d: %v", e.Status, err)
