@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -37,14 +38,14 @@ const fetchAtOnce = 4
 // loadImages gets the bytes of every media part and reads their headers. uses says which image
 // stands at each part.
 func (g *Gateway) loadImages(ctx context.Context, parts []openai.MediaPart) (images []*image, uses []int, err error) {
+	if i := slices.IndexFunc(parts, func(p openai.MediaPart) bool { return p.UUIDOnly }); i >= 0 {
+		return nil, nil, openai.CacheMiss(i) // nothing is kept under a client's name here
+	}
 	loaded := make([]*image, len(parts))
 	left := &allowance{total: g.cfg.MaxRequestImageBytes}
 	grp, ctx := errgroup.WithContext(ctx)
 	grp.SetLimit(fetchAtOnce)
 	for i := range parts {
-		if parts[i].UUIDOnly { // nothing is kept under a client's name here
-			return nil, nil, openai.CacheMiss(i)
-		}
 		grp.Go(func() error {
 			m, err := g.loadImage(ctx, parts[i], left)
 			if err != nil {

@@ -152,20 +152,15 @@ func (a *answer) sequence(ctx context.Context) (engine.Sequence, error) {
 func (a *answer) prefill(ctx context.Context, seq engine.Sequence, pr *prompt) error {
 	a.held = make([]held, len(a.entry.items))
 	defer a.release()
-	toks := []int32(nil) // text not fed yet: neighbouring texts go to the model in one run
-	feed := func(last bool) error {
-		err := seq.PrefillTokens(ctx, toks, last)
-		toks = nil
-		return err
-	}
+	f := feeder{seq: seq}
 	for _, s := range pr.segments {
 		if s.item < 0 {
-			toks = append(toks, s.tokens...)
+			f.toks = append(f.toks, s.tokens...)
 			continue
 		}
 		use := a.entry.uses[s.item]
-		if !a.here(use) && len(toks) > 0 { // work while the Encoder does
-			if err := feed(false); err != nil {
+		if !a.here(use) { // work while the Encoder does
+			if err := f.flush(ctx); err != nil {
 				return err
 			}
 		}
@@ -173,32 +168,18 @@ func (a *answer) prefill(ctx context.Context, seq engine.Sequence, pr *prompt) e
 		if err != nil {
 			return err
 		}
-		at := 0
-		for _, part := range h.meta.Layout.Parts {
-			if part.Rows == 0 {
-				toks = append(toks, part.Tokens...)
-				continue
-			}
-			if len(toks) > 0 {
-				if err := feed(false); err != nil {
-					return err
-				}
-			}
-			n := part.Rows * h.meta.Cols * h.meta.DType.Bytes()
-			err := seq.PrefillRows(ctx, part, h.payload[at:at+n])
-			if errors.Is(err, engine.ErrBadRows) { // the engine looked before native code did
-				return &missingError{items: []int{use}, cause: err}
-			}
-			if err != nil {
-				return err
-			}
-			at += n
+		err = f.item(ctx, h)
+		if errors.Is(err, engine.ErrBadRows) { // the engine looked before native code did
+			return &missingError{items: []int{use}, cause: err}
+		}
+		if err != nil {
+			return err
 		}
 	}
-	if len(toks) == 0 {
+	if len(f.toks) == 0 {
 		return openai.BadRequest("messages", "the conversation ends with an image and the model's chat template adds nothing after it")
 	}
-	return feed(true)
+	return seq.PrefillTokens(ctx, f.toks, true)
 }
 
 func (a *answer) here(i int) bool { return a.held[i].buf != nil }
