@@ -144,7 +144,7 @@ func (x *resolverRun) hits(ctx context.Context) error {
 		return err
 	}
 	mem := x.memory()
-	cp, streamed := x.copies(ctx, "copy", x.lend), x.copies(ctx, "streamed copy", x.copy)
+	cp, streamed := x.copies(ctx, "copy", x.own), x.copies(ctx, "streamed copy", x.copy)
 	ways := append([]*way{loan, serial, partial, cp, streamed}, mem...)
 	var peer *way
 	if x.redis != nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"afterimage/internal/arena"
 	"afterimage/internal/embedding"
 	"afterimage/internal/resolve"
 	"afterimage/internal/store"
@@ -59,8 +58,8 @@ func (x *resolverRun) serial(ctx context.Context, w *way) error {
 	return nil
 }
 
-// copies reads into the own arena: by s, which streams, or which lends and has its loans copied and given
-// back at once. The checksum scan has a row of its own.
+// copies reads into the own arena by s, which copies what it is lent or has objects streamed. The checksum
+// scan has a row of its own.
 func (x *resolverRun) copies(ctx context.Context, name string, s *counting) *way {
 	keys, wants := x.o.keys(), make([]store.Want, len(x.o.items))
 	for i, it := range x.o.items {
@@ -70,9 +69,6 @@ func (x *resolverRun) copies(ctx context.Context, name string, s *counting) *way
 	w := &way{name: name}
 	w.run = func() error {
 		for i, g := range s.Get(ctx, wants) {
-			if g.Err == nil && g.Buf.Foreign() {
-				g.Buf, g.Err = x.own(g.Buf)
-			}
 			if g.Err == nil {
 				_, _, g.Err = embedding.A1.OpenHead(g.Buf.Bytes(), keys[i], x.o.items[i].Contract)
 			}
@@ -85,18 +81,6 @@ func (x *resolverRun) copies(ctx context.Context, name string, s *counting) *way
 	}
 	w.check = func(all bool) error { return x.verify(x.o.items, results, len(results), all) }
 	return w
-}
-
-// own copies a loan and gives it back.
-func (x *resolverRun) own(loan *arena.Buf) (*arena.Buf, error) {
-	defer loan.Release()
-	buf, err := x.arena.Reserve(loan.Len())
-	if err != nil {
-		return nil, err
-	}
-	copy(buf.Bytes(), loan.Bytes())
-	buf.Commit()
-	return buf, nil
 }
 
 // memory returns a memcpy and a checksum of the same bytes.

@@ -55,7 +55,8 @@ type storeRig struct {
 	metrics string // URL
 	arena   *arena.Arena
 	lend    *counting // objects come on loan
-	copy    *counting // objects come as copies
+	own     *counting // they are copied out of the Store's memory
+	copy    *counting // they come through the socket
 	redis   *redis    // nil when there is none
 	noRedis string    // why
 }
@@ -116,25 +117,27 @@ func (b StoreBench) start(ctx context.Context) (r *storeRig, err error) {
 		return r, err
 	}
 	for _, c := range []struct {
-		to   **counting
-		copy bool
-	}{{&r.lend, false}, {&r.copy, true}} {
-		client, err := ram.Dial(ctx, ram.ClientConfig{Path: socket, Arena: r.arena, Stream: c.copy})
+		to           **counting
+		copy, stream bool
+	}{{to: &r.lend}, {to: &r.own, copy: true}, {to: &r.copy, stream: true}} {
+		client, err := ram.Dial(ctx, ram.ClientConfig{Path: socket, Arena: r.arena, Copy: c.copy, Stream: c.stream})
 		if err != nil {
 			return r, err
 		}
 		*c.to = &counting{Store: client}
 	}
 	if b.Redis {
-		r.redis, r.noRedis, err = startRedis(ctx, r.dir, b.Env)
+		if r.redis, r.noRedis, err = startRedis(ctx, r.dir, b.Env); err != nil {
+			return r, err
+		}
 	}
-	return r, err
+	return r, r.settle(ctx)
 }
 
 // stop ends all of it.
 func (r *storeRig) stop() error {
 	var errs []error
-	for _, c := range []*counting{r.lend, r.copy} {
+	for _, c := range []*counting{r.lend, r.own, r.copy} {
 		if c != nil {
 			errs = append(errs, c.Store.Close())
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"afterimage/internal/store/ram"
@@ -39,7 +40,7 @@ func small(t *testing.T) StoreBench {
 			done := make(chan error, 1)
 			go func() { done <- srv.Serve(context.Background(), ln) }()
 			reg := prometheus.NewRegistry()
-			reg.MustRegister(srv.Collector())
+			reg.MustRegister(srv.Collector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 			metrics := httptest.NewServer(promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 			return func() {
 				metrics.Close()

@@ -66,7 +66,7 @@ func (c *Client) makeLink(nc net.Conn, memory *os.File) (*link, error) {
 		return nil, nil
 	}
 	l := &link{c: c, nc: nc, in: cn.in, id: g.link, shown: g.flags&flagMemory != 0,
-		wake: make(chan struct{}, 1), gone: make(chan struct{}), loans: make(map[uint64]*arena.Buf)}
+		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), gone: make(chan struct{}), loans: make(map[uint64]*arena.Buf)}
 	if l.memory, err = arena.MapShared(files[0], g.memory); err != nil {
 		c.linkless.Store(g.epoch) // no address space, most likely: streaming goes on
 		return nil, nil

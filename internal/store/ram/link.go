@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"afterimage/internal/arena"
 	"afterimage/internal/embedding"
@@ -23,12 +24,14 @@ type link struct {
 	memory *arena.Mapping
 	shown  bool // the Store maps this process's arena
 	wake   chan struct{}
+	hurry  chan struct{} // has a value when what write sends must not linger
 	gone   chan struct{} // closed when the Store is, or the connection
 
 	mu      sync.Mutex // guards the fields below
 	loans   map[uint64]*arena.Buf
 	bytes   int64
 	returns []uint64
+	due     int64    // bytes of returns
 	ends    []uint64 // pairs of lane and request
 	leaving bool
 	shut    bool // this side closed the link: the Store has ended the loans, so there are none any more
@@ -64,14 +67,20 @@ func (l *link) giveBack(id uint64, n int64) {
 	l.bytes -= n
 	if !l.over {
 		l.returns = append(l.returns, id)
+		l.due += n
 	}
+	many := l.due > l.memory.Size()/lingerShare
 	last := l.leaving && len(l.loans) == 0
 	l.shut = l.shut || last
 	l.mu.Unlock()
-	if last {
+	switch {
+	case last:
 		l.nc.Close()
-	} else {
-		l.nudge()
+	case many:
+		poke(l.hurry)
+		fallthrough
+	default:
+		poke(l.wake)
 	}
 }
 
@@ -83,12 +92,14 @@ func (l *link) laneEnded(lane, request uint64) {
 		l.ends = append(l.ends, lane, request)
 	}
 	l.mu.Unlock()
-	l.nudge()
+	poke(l.hurry)
+	poke(l.wake)
 }
 
-func (l *link) nudge() {
+// poke leaves a value for the next receiver.
+func poke(c chan struct{}) {
 	select {
-	case l.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -148,7 +159,8 @@ func (l *link) read() {
 	l.returns, l.ends = nil, nil
 	l.mu.Unlock()
 	l.nc.Close()
-	l.nudge() // ends write
+	poke(l.hurry)
+	poke(l.wake) // ends write
 	l.sketchMu.Lock()
 	if l.sketch != nil {
 		l.sketch.close()
@@ -195,18 +207,34 @@ func (l *link) recall(ids []uint64) {
 		}
 	}
 	l.mu.Unlock()
+	poke(l.hurry) // what is on its way back, too
 	for _, b := range bufs {
 		b.Recall()
 	}
 }
 
-// write sends returns and lane ends as they come.
+// Returns wait for linger, so that those of calls in a row travel together: one by one they wake the Store
+// beside each next call, which on 2 cores costs that call half its time. They do not wait when the Store
+// asks, or when they are lingerShare of its memory.
+const (
+	linger      = time.Millisecond
+	lingerShare = 16
+)
+
+// write sends returns and lane ends.
 func (l *link) write() {
 	var out []byte
+	timer := time.NewTimer(linger)
+	defer timer.Stop()
 	for range l.wake {
+		timer.Reset(linger)
+		select {
+		case <-timer.C:
+		case <-l.hurry:
+		}
 		l.mu.Lock()
 		returns, ends, over := l.returns, l.ends, l.over
-		l.returns, l.ends = nil, nil
+		l.returns, l.ends, l.due = nil, nil, 0
 		l.mu.Unlock()
 		if over {
 			return
