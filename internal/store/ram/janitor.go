@@ -15,6 +15,9 @@ const (
 	lowWater  = 94
 )
 
+// crowdedLocked reports that the high watermark is passed.
+func (s *shelf) crowdedLocked() bool { return s.used+s.held > s.limit*highWater/100 }
+
 // nudge lets the janitor look.
 func (s *shelf) nudge() {
 	select {
@@ -61,8 +64,7 @@ func (s *shelf) tidySome(now time.Time, evicting bool) (next time.Time, _, more 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for range tidyStep {
-		full := s.used + s.held
-		evicting = full > s.limit*highWater/100 || evicting && full > s.limit*lowWater/100
+		evicting = s.crowdedLocked() || evicting && s.used+s.held > s.limit*lowWater/100
 		switch {
 		case len(s.expiry) > 0 && !now.Before(s.expiry[0].expires):
 			s.n.expired++

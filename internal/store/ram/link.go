@@ -218,7 +218,7 @@ func (l *link) recall(ids []uint64) {
 // asks, or when they are lingerShare of its memory.
 const (
 	linger      = time.Millisecond
-	lingerShare = 16
+	lingerShare = 8
 )
 
 // write sends returns and lane ends.

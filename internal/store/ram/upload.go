@@ -58,7 +58,9 @@ func (s *shelf) commit(u *upload) (stored bool, err error) {
 	s.sketch.add(u.key)
 	s.n.puts++
 	s.feed.publish(store.Stored, u.key)
-	s.nudge()
+	if u.ttl > 0 || s.crowdedLocked() {
+		s.nudge() // else it would be woken beside each PUT, for nothing
+	}
 	return true, nil
 }
 
