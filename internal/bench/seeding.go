@@ -27,7 +27,7 @@ type Seeding struct {
 
 // DefaultSeeding returns the figures that the target is stated for: 512 images of 640 KiB.
 func DefaultSeeding() Seeding {
-	return Seeding{Images: 512, EncodeTime: 10 * time.Millisecond, Rows: 64, Runs: 2}
+	return Seeding{Images: 512, EncodeTime: 10 * time.Millisecond, Rows: 64, Runs: 3}
 }
 
 // bytes is about what all images take.
