@@ -88,7 +88,7 @@ var metrics = []metric{
 	total("recalls", "Loans asked back.", func(s Stats) uint64 { return s.Recalls }),
 	total("removed", "Objects removed by request.", func(s Stats) uint64 { return s.Removed }),
 	total("rejected_puts", "PUTs refused for lack of room or for being late.", func(s Stats) uint64 { return s.Rejected }),
-	total("aborted_puts", "Uploads cut half way or past their deadline.", func(s Stats) uint64 { return s.Aborted }),
+	total("aborted_puts", "Uploads cut half way, past their deadline, or not what they say that they are.", func(s Stats) uint64 { return s.Aborted }),
 	total("refused_connections", "Connections of other users or over the limit.", func(s Stats) uint64 { return s.Refused }),
 	total("malformed_connections", "Connections closed for breaking the wire format.", func(s Stats) uint64 { return s.Malformed }),
 }
