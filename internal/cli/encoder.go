@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"sync/atomic"
 	"time"
@@ -78,11 +77,10 @@ func runEncoder(ctx context.Context, cfg config.Config, p *process) (err error) 
 		return err
 	}
 	parts.add(eng.Close)
-	memory, err := arena.New(arena.Config{Name: "afterimage-" + p.name, Bytes: int64(cfg.Encoder.ArenaBytes)})
+	memory, err := p.memory("encoder.arena_bytes", cfg.Encoder.ArenaBytes, &parts)
 	if err != nil {
-		return fmt.Errorf("encoder.arena_bytes: %w", err)
+		return err
 	}
-	parts.add(memory.Close)
 	var state readiness
 	e, err := newEncoder(ctx, cfg, p, eng, memory, &state, &parts)
 	if err != nil {

@@ -5,10 +5,8 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"afterimage/internal/arena"
 	"afterimage/internal/config"
 	"afterimage/internal/embedding"
 	"afterimage/internal/prefill"
@@ -54,11 +52,10 @@ func runPrefill(ctx context.Context, cfg config.Config, p *process) (err error) 
 	}
 	parts.add(eng.Close)
 	own, spec := cfg.Prefill, eng.Spec()
-	memory, err := arena.New(arena.Config{Name: "afterimage-" + p.name, Bytes: int64(own.ArenaBytes)})
+	memory, err := p.memory("prefill.arena_bytes", own.ArenaBytes, &parts)
 	if err != nil {
-		return fmt.Errorf("prefill.arena_bytes: %w", err)
+		return err
 	}
-	parts.add(memory.Close)
 	receiver, err := transport.NewReceiver(transport.ReceiverConfig{
 		Arena: memory, Listener: p.data, Engine: spec.Engine, Cols: spec.Cols,
 		GrantTTL: time.Duration(own.PrepareTimeout), Logger: p.log, Metrics: transport.NewMetrics(p.registry),

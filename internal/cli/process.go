@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"afterimage/internal/admin"
+	"afterimage/internal/arena"
 	"afterimage/internal/config"
 	"afterimage/internal/store/ram"
 	"afterimage/internal/supervise"
@@ -74,6 +75,16 @@ func (p *process) mux(isReady, isLive func() error) *http.ServeMux {
 // serve answers requests until ctx ends, then gives those in work the time to drain.
 func (p *process) serve(ctx context.Context, h http.Handler) error {
 	return admin.Serve(ctx, p.http, h, p.drain)
+}
+
+// memory maps the arena of the role, of bytes bytes as key says. It is closed with parts.
+func (p *process) memory(key string, bytes config.Bytes, parts *closers) (*arena.Arena, error) {
+	a, err := arena.New(arena.Config{Name: "afterimage-" + p.name, Bytes: int64(bytes)})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	parts.add(a.Close)
+	return a, nil
 }
 
 // roleRun is run<Role>: it puts a role together, serves until ctx ends, and takes the role apart. On

@@ -65,7 +65,7 @@ func (e *Encoder) resolve(ctx context.Context, items []*item) {
 	results := make([]resolve.Result, len(wants))
 	e.cfg.Resolver.ResolveOr(ctx, wants, results, func(ctx context.Context, i int) (*arena.Buf, embedding.Meta, error) {
 		it := open[i]
-		buf, _, err := e.flights.Do(ctx, it.key, func(ctx context.Context) (*arena.Buf, error) { return e.produce(ctx, it) })
+		buf, err := e.share(ctx, it)
 		return buf, e.meta(it), err
 	})
 	for i, r := range results {
@@ -80,19 +80,26 @@ func (e *Encoder) meta(it *item) embedding.Meta {
 	return embedding.Meta{Rows: it.layout.Rows(), Cols: e.spec.Cols, DType: e.spec.DType, Layout: it.layout}
 }
 
-// encode computes an item's object, or shares the run of an equal one that is in flight.
+// encode computes an object for an item that was found nowhere.
 func (e *Encoder) encode(ctx context.Context, it *item) error {
-	buf, led, err := e.flights.Do(ctx, it.key, func(ctx context.Context) (*arena.Buf, error) {
-		return e.produce(ctx, it)
-	})
+	buf, err := e.share(ctx, it)
 	if err != nil {
 		return err
 	}
-	if !led {
-		e.metrics.joined.Inc()
-	}
 	it.buf, it.source = buf, control.SourceEncoded
 	return nil
+}
+
+// share computes an item's object, or shares the run of an equal one that is in flight. The caller owns
+// one reference of the result.
+func (e *Encoder) share(ctx context.Context, it *item) (*arena.Buf, error) {
+	buf, led, err := e.flights.Do(ctx, it.key, func(ctx context.Context) (*arena.Buf, error) {
+		return e.produce(ctx, it)
+	})
+	if err == nil && !led {
+		e.metrics.joined.Inc()
+	}
+	return buf, err
 }
 
 // produce queues for the engine, then decodes and encodes one picture into a fresh object, caches it and

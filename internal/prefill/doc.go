@@ -5,9 +5,9 @@
 //
 // A request comes in two calls. POST /v1/prepare carries the body that will follow and the
 // embeddings it needs: the worker checks the request, measures the prompt, and grants memory for
-// every embedding, all of them or none. POST /v1/chat/completions then prefills the text before the
-// first image while Encoders still work, waits for each embedding where the prompt needs it, decodes
-// and streams.
+// every embedding, all of them or none. POST /v1/chat/completions then hands the text before the
+// first image to the engine while Encoders still work, waits for each embedding where the prompt needs
+// it, decodes and streams.
 //
 // What is missing when it is needed (its Encoder died, its grant expired, this worker restarted) is
 // answered with 409 and the indexes, before the first byte of the answer; the gateway prepares those
