@@ -99,6 +99,14 @@ func (c *Cache) Get(key embedding.Key) (*arena.Buf, embedding.Meta, bool) {
 	return e.buf.Retain(), e.meta, true
 }
 
+// Has says whether key is there, without using it. It may have left a moment later.
+func (c *Cache) Has(key embedding.Key) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.entries[key]
+	return ok
+}
+
 // touchLocked marks an entry as used.
 func (c *Cache) touchLocked(el *list.Element) {
 	c.recent.MoveToFront(el)

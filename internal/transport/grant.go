@@ -86,6 +86,9 @@ func (r *receiver) reserve(ctx context.Context, wants []Want) ([]*arena.Buf, err
 		if !errors.Is(err, arena.ErrFull) {
 			return bufs, err
 		}
+		if r.cfg.Evict != nil && r.cfg.Evict(wantedBytes(wants)) > 0 {
+			continue
+		}
 		// Asked for only after the attempt, which gives back what it got and would wake itself. What
 		// others gave back meanwhile shows in the bytes in use. A release that another reservation
 		// hides there is not lost either: that range comes back too.
@@ -99,6 +102,14 @@ func (r *receiver) reserve(ctx context.Context, wants []Want) ([]*arena.Buf, err
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// wantedBytes is what wants take in the arena.
+func wantedBytes(wants []Want) (total int64) {
+	for _, w := range wants {
+		total += (int64(w.Bytes) + arenaAlign - 1) / arenaAlign * arenaAlign
+	}
+	return total
 }
 
 // inUse returns the bytes of the arena that are handed out, to whomever.

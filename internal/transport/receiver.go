@@ -24,6 +24,10 @@ import (
 type ReceiverConfig struct {
 	// Arena is the memory that is granted. Others may use it too; grants wait for what they leave.
 	Arena *arena.Arena
+	// Evict gives memory of the arena back that is kept in reserve, for a grant of so many bytes that has
+	// found no room, and returns how many bytes came back. It is asked again after each attempt, until it
+	// returns 0; then the grant waits. nil: nothing is kept. It must not block.
+	Evict func(bytes int64) (freed int64)
 	// Listener takes data connections; the Receiver closes it. nil listens on Address.
 	Listener net.Listener
 	Address  string // host:port, TCP
