@@ -15,13 +15,14 @@ import (
 
 	"afterimage/internal/control"
 	"afterimage/internal/openai"
+	"afterimage/internal/proxy"
 	"afterimage/internal/route"
 )
 
 // attempt takes a request once through the fleet.
-func (g *Gateway) attempt(ctx context.Context, req *request, out *reply, past *history) error {
+func (g *Gateway) attempt(ctx context.Context, req *request, out *proxy.Reply, past *history) error {
 	snap := g.fleet.snapshot()
-	attempt := randomHex(16)
+	attempt := proxy.RandomHex(16)
 	pd, err := pickPrefill(snap, attempt, past)
 	if err != nil {
 		return err
@@ -56,7 +57,7 @@ func (g *Gateway) attempt(ctx context.Context, req *request, out *reply, past *h
 // bothCalls runs the encode calls and the chat call side by side. The first that fails ends the other;
 // its error is the cause. Once P/D answers it has every embedding, and the fate of the encode calls
 // matters no more. No call outlives bothCalls.
-func (g *Gateway) bothCalls(ctx context.Context, req *request, out *reply, pd worker, attempt string, encode func(context.Context) error) error {
+func (g *Gateway) bothCalls(ctx context.Context, req *request, out *proxy.Reply, pd worker, attempt string, encode func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var mu sync.Mutex // guards answered
@@ -80,7 +81,7 @@ func (g *Gateway) bothCalls(ctx context.Context, req *request, out *reply, pd wo
 		case <-time.After(traceGrace):
 		}
 	})
-	if cause := context.Cause(ctx); err != nil && cause != nil && !out.started {
+	if cause := context.Cause(ctx); err != nil && cause != nil && !out.Started() {
 		err = cause
 	}
 	cancel(err)
@@ -176,7 +177,7 @@ func (g *Gateway) release(pd worker, attempt string) {
 }
 
 // chat posts the conversation to P/D and relays the answer. It calls begun when P/D's answer begins.
-func (g *Gateway) chat(ctx context.Context, req *request, out *reply, pd worker, attempt string, begun func()) error {
+func (g *Gateway) chat(ctx context.Context, req *request, out *proxy.Reply, pd worker, attempt string, begun func()) error {
 	ctx, done := g.fleet.silence.call(ctx, pd.URL)
 	defer done()
 	hr, err := http.NewRequestWithContext(ctx, http.MethodPost, pd.URL+control.PathChat, bytes.NewReader(req.body))

@@ -107,7 +107,7 @@ func encodeCall(ctx context.Context, e worker, req *request, pick []int, grants 
 	if err != nil {
 		return nil, err
 	}
-	hr, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL+control.PathEncode, req.buf.share(body))
+	hr, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL+control.PathEncode, req.buf.Share(body))
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (g *Gateway) encodeOn(ctx context.Context, e worker, req *request, pick []i
 		return err
 	}
 	// A call that fails keeps this share: net/http may close its body and still be reading it.
-	req.buf.retain()
+	req.buf.Retain()
 	var got control.EncodeResponse
 	if err := g.do(hr, e, &got); err != nil {
 		// What the caller did wrong, an Encoder says per item. A call that it refuses as a whole is
@@ -135,7 +135,7 @@ func (g *Gateway) encodeOn(ctx context.Context, e worker, req *request, pick []i
 		}
 		return err
 	}
-	req.buf.release()
+	req.buf.Release()
 	if len(got.Items) != len(pick) {
 		return nonsense(e, "answered %d items of %d", len(got.Items), len(pick))
 	}

@@ -7,13 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"afterimage/internal/openai"
+	"afterimage/internal/proxy"
 )
 
 // brokenError: the call to a worker did not come to an answer. Another attempt may succeed.
@@ -42,7 +41,7 @@ func (e *workerError) Error() string {
 // is not in OpenAI's shape was not written about the caller's request.
 func (e *workerError) final() bool {
 	switch e.status {
-	case http.StatusConflict, http.StatusTooManyRequests, http.StatusUnprocessableEntity, statusLeft:
+	case http.StatusConflict, http.StatusTooManyRequests, http.StatusUnprocessableEntity, proxy.StatusLeft:
 		return false
 	}
 	return e.shaped && e.status >= 400 && e.status < 500
@@ -50,7 +49,7 @@ func (e *workerError) final() bool {
 
 // forClient is the worker's answer as its client sees it: status and words are passed on.
 func (e *workerError) forClient() error {
-	if !e.shaped || e.status == statusLeft {
+	if !e.shaped || e.status == proxy.StatusLeft {
 		return openai.Unavailable(retryAfter, "%v", e)
 	}
 	own := e.body
@@ -103,26 +102,10 @@ func (g *Gateway) broken(ctx context.Context, w worker, err error) error {
 	case cause != nil:
 		return cause
 	default:
-		err = plainError(err)
+		err = proxy.Plain(err)
 	}
 	g.fleet.suspect(w.URL, err.Error())
 	return &brokenError{worker: w.Seen.Name, url: w.URL, err: err}
-}
-
-// plainError drops what net/http and net put in front of every error: method, URL and addresses.
-func plainError(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		err = u.Err
-	}
-	var op *net.OpError
-	switch {
-	case !errors.As(err, &op):
-		return err
-	case op.Op == "dial":
-		return fmt.Errorf("cannot connect: %w", op.Err)
-	}
-	return fmt.Errorf("%s: %w", op.Op, op.Err)
 }
 
 // retryAfter is what a client is told to wait for a worker that is missing or busy: about the time in
@@ -136,11 +119,19 @@ func clientError(err error) error {
 	var broken *brokenError
 	switch {
 	case errors.As(err, &own):
-		return redact(own)
+		return proxy.Redact(own)
 	case errors.As(err, &answer):
-		return redact(openai.AsError(answer.forClient()))
+		return proxy.Redact(openai.AsError(answer.forClient()))
 	case errors.As(err, &broken), errors.Is(err, context.DeadlineExceeded):
-		return redact(openai.Unavailable(retryAfter, "%v", err))
+		return proxy.Redact(openai.Unavailable(retryAfter, "%v", err))
 	}
 	return err
+}
+
+// told is the text of err that its client saw.
+func told(err error) string {
+	if errors.Is(err, context.Canceled) {
+		return "the client left"
+	}
+	return openai.AsError(clientError(err)).Message
 }

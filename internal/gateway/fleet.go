@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"afterimage/internal/control"
+	"afterimage/internal/proxy"
 )
 
 // worker is what the gateway knows of one worker.
@@ -163,7 +164,7 @@ func (f *fleet) ask(ctx context.Context, url string) (control.Announcement, erro
 	}
 	resp, err := f.client.Do(req)
 	if err != nil {
-		return a, plainError(err)
+		return a, proxy.Plain(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"afterimage/internal/control"
 	"afterimage/internal/media"
+	"afterimage/internal/proxy"
 )
 
 // Config wires a gateway.
@@ -63,24 +63,13 @@ type Gateway struct {
 	background sync.WaitGroup
 }
 
+// workerIdle is how long a connection to a worker is kept for the next call; workers keep it for 2 minutes.
+const workerIdle = 30 * time.Second
+
 // New returns a gateway that knows no worker yet; Start begins to probe.
 func New(cfg Config) *Gateway {
 	cfg.MaxRequestImageBytes = cmp.Or(cfg.MaxRequestImageBytes, cfg.MaxBodyBytes)
-	// No timeout over a whole call: answers stream for as long as they stream. Dialling is bounded,
-	// and so is each call by its context.
-	client := &http.Client{
-		Transport: &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: 2 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
-			MaxIdleConnsPerHost: 64,
-			// Below the idle time-out of the workers' servers, so that a pooled connection is given up
-			// here before it is closed there.
-			IdleConnTimeout:    30 * time.Second,
-			DisableCompression: true,
-			WriteBufferSize:    64 << 10,
-			ReadBufferSize:     32 << 10,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	client := proxy.NewClient(workerIdle)
 	return &Gateway{
 		cfg: cfg, client: client, fleet: newFleet(cfg, client), geo: newGeometry(),
 		traces: newTraces(1024), metrics: newMetrics(cfg.Registry),
@@ -96,6 +85,11 @@ func (g *Gateway) Close() {
 	g.fleet.wg.Wait()
 	g.background.Wait()
 	g.client.CloseIdleConnections()
+}
+
+// bodyLimits bound the bodies of clients.
+func (g *Gateway) bodyLimits() proxy.BodyLimits {
+	return proxy.BodyLimits{MaxBytes: g.cfg.MaxBodyBytes, Grace: g.cfg.BodyGrace}
 }
 
 // Ready says whether a request with an image could be served, and if not, why.

@@ -7,30 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"testing"
 
 	"afterimage/internal/openai"
+	"afterimage/internal/proxy"
 )
-
-func TestRedact(t *testing.T) {
-	f := func(in, want string) {
-		t.Helper()
-		e := &openai.Error{Status: http.StatusServiceUnavailable, Message: in}
-		if got := redact(e).Message; got != want || e.Message != in {
-			t.Errorf("got %q, want %q; the error itself: %q", got, want, e.Message)
-		}
-	}
-	f("dial http://10.0.0.7:8100/v1/encode: no", "dial [address] no")
-	f("read tcp 10.0.0.8:1->10.0.0.7:8100: reset", "read tcp [address]->[address]: reset")
-	f("writer [fe80::1%eth0]:80 left; [::1]:9 too", "writer [address] left; [address] too")
-	f("lookup e.svc.local:8100, localhost:5", "lookup [address], [address]")
-	f("images [0 12] could not be delivered to prefill-0 in 3 attempts", "images [0 12] could not be delivered to prefill-0 in 3 attempts")
-	f("encoder-0: engine 0.2.0-x86_64 took 1.5s: 12:30", "encoder-0: engine 0.2.0-x86_64 took 1.5s: 12:30")
-	if e := openai.BadRequest("", "http://10.0.0.1/x.png is no image"); redact(e) != e {
-		t.Error("the caller's own words were changed")
-	}
-}
 
 // TestClientsSeeNoAddresses: whatever the way in which an address gets into an error.
 func TestClientsSeeNoAddresses(t *testing.T) {
@@ -39,7 +20,7 @@ func TestClientsSeeNoAddresses(t *testing.T) {
 	body := openai.Error{Status: 503, Message: "delivery: dial 10.0.0.7:8100: refused"}
 	nameless := &snapshot{Encoders: []worker{{URL: "http://10.0.0.7:8100", Why: "not probed yet"}}}
 	for name, err := range map[string]error{
-		"broken":      &brokenError{worker: "e", err: plainError(reset)},
+		"broken":      &brokenError{worker: "e", err: proxy.Plain(reset)},
 		"broken raw":  &brokenError{worker: "e", err: reset},
 		"undelivered": &undeliveredError{&workerError{status: 503, shaped: true, body: body}},
 		"refused":     retryElsewhere(testWorker, answered(testWorker, 502, []byte("proxy at http://10.0.0.7:8100 is down"))),
@@ -53,12 +34,12 @@ func TestClientsSeeNoAddresses(t *testing.T) {
 		tr.end(503, err)
 		e := openai.AsError(clientError(err))
 		for _, text := range []string{e.Message, tr.copy().Error} {
-			if text == "" || addresses.MatchString(text) {
+			if text == "" || proxy.HasAddress(text) {
 				t.Errorf("%s: a client sees %q", name, text)
 			}
 		}
 	}
-	if err := answered(testWorker, 429, []byte(`{"error":{"message":"busy at 10.0.0.7:1"}}`)); addresses.MatchString(openai.AsError(clientError(err)).Message) {
+	if err := answered(testWorker, 429, []byte(`{"error":{"message":"busy at 10.0.0.7:1"}}`)); proxy.HasAddress(openai.AsError(clientError(err)).Message) {
 		t.Errorf("a client sees %v", clientError(err))
 	}
 }

@@ -4,8 +4,6 @@ package gateway
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +12,7 @@ import (
 
 	"afterimage/internal/control"
 	"afterimage/internal/openai"
+	"afterimage/internal/proxy"
 )
 
 // request is one client's call on its way through the gateway.
@@ -22,9 +21,9 @@ type request struct {
 	scan   *openai.Request
 	images []*image
 	uses   []int
-	body   []byte  // what P/D gets
-	buf    *buffer // what the client sent, if images of data URLs lie in it
-	forced string  // Encoder that the client asked for; "" leaves it to routing
+	body   []byte        // what P/D gets
+	buf    *proxy.Buffer // what the client sent, if images of data URLs lie in it
+	forced string        // Encoder that the client asked for; "" leaves it to routing
 	trace  *trace
 	start  time.Time
 }
@@ -34,39 +33,36 @@ type request struct {
 func (g *Gateway) serveChat(w http.ResponseWriter, r *http.Request) {
 	// Clients may choose the same names as others; what one of them may read of its request hangs on a
 	// name that no other can guess.
-	secret := randomHex(16)
-	req := &request{id: requestID(r.Header.Get(control.HeaderRequestID), secret), start: time.Now(), forced: r.Header.Get(control.HeaderEncoder)}
+	secret := proxy.RandomHex(16)
+	req := &request{id: proxy.RequestID(r.Header.Get(control.HeaderRequestID), secret), start: time.Now(), forced: r.Header.Get(control.HeaderEncoder)}
 	w.Header().Set(control.HeaderRequestID, req.id)
 	w.Header().Set(control.HeaderTrace, secret)
 	req.trace = g.traces.begin(secret, req.id)
 	g.metrics.running.Inc()
-	out := newReply(w, g.cfg.WriteTimeout)
+	out := proxy.NewReply(w, g.cfg.WriteTimeout)
 	err := g.serve(w, r, req, out)
-	req.buf.release()
+	req.buf.Release()
 	g.metrics.running.Dec()
 	status := g.finish(req, out, err)
-	out.end()
+	out.End()
 	req.trace.end(status, err)
 	g.metrics.requests.WithLabelValues(strconv.Itoa(status)).Inc()
 	g.metrics.duration.Observe(time.Since(req.start).Seconds())
 }
 
-// statusLeft stands for a client that left, in counters, traces and logs.
-const statusLeft = 499
-
 // finish reports err in the shape that still fits and returns the status that the client saw.
-func (g *Gateway) finish(req *request, out *reply, err error) int {
+func (g *Gateway) finish(req *request, out *proxy.Reply, err error) int {
 	var told *toldError
 	switch {
 	case err == nil:
 		return http.StatusOK
 	case errors.Is(err, context.Canceled):
-		return statusLeft
-	case out.started:
+		return proxy.StatusLeft
+	case out.Started():
 		g.metrics.cut.Inc()
 		g.cfg.Logger.Warn("stream cut", "request", req.id, "err", err)
 		if !errors.As(err, &told) {
-			out.fail(err)
+			out.Fail(clientError(err))
 		}
 		return http.StatusBadGateway
 	}
@@ -74,30 +70,12 @@ func (g *Gateway) finish(req *request, out *reply, err error) int {
 	if e.Status >= 500 {
 		g.cfg.Logger.Warn("request failed", "request", req.id, "status", e.Status, "err", err)
 	}
-	openai.WriteError(out.w, e)
+	out.Error(e)
 	return e.Status
 }
 
-// requestID takes over a client's name for its request when it is harmless, and own else.
-func requestID(s, own string) string {
-	ok := s != "" && len(s) <= 128
-	for i := 0; ok && i < len(s); i++ {
-		ok = s[i] > ' ' && s[i] < 0x7f && s[i] != '/' && s[i] != '"' && s[i] != '\\'
-	}
-	if ok {
-		return s
-	}
-	return own
-}
-
-func randomHex(n int) string {
-	b := make([]byte, n)
-	rand.Read(b)
-	return hex.EncodeToString(b)
-}
-
 // serve reads and checks the request, then attempts it until an attempt ends well or for good.
-func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, req *request, out *reply) error {
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, req *request, out *proxy.Reply) error {
 	if err := g.read(w, r, req); err != nil {
 		return err
 	}
@@ -106,7 +84,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, req *request, ou
 		req.trace.attempt()
 		err := g.attempt(ctx, req, out, past)
 		switch {
-		case err == nil || out.started:
+		case err == nil || out.Started():
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -122,11 +100,11 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, req *request, ou
 
 // read takes the body in, finds the media parts and loads their files.
 func (g *Gateway) read(w http.ResponseWriter, r *http.Request, req *request) error {
-	body, err := g.takeBody(w, r)
+	body, err := proxy.TakeBody(w, r, g.bodyLimits())
 	if err != nil {
 		return err
 	}
-	req.scan, err = openai.Scan(body.b, openai.ScanLimits{MaxImages: g.cfg.MaxImages})
+	req.scan, err = openai.Scan(body.Bytes(), openai.ScanLimits{MaxImages: g.cfg.MaxImages})
 	if err != nil {
 		return err
 	}
@@ -139,7 +117,7 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, req *request) err
 		return err
 	}
 	if len(req.scan.Media) == 0 {
-		req.body = body.b
+		req.body = body.Bytes()
 		return nil
 	}
 	if req.images, req.uses, err = g.loadImages(r.Context(), req.scan.Media); err != nil {

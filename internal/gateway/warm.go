@@ -13,13 +13,14 @@ import (
 
 	"afterimage/internal/control"
 	"afterimage/internal/openai"
+	"afterimage/internal/proxy"
 )
 
 // serveWarm answers POST /v1/warm: pictures go through the Encoders as those of a chat do, but to no P/D
 // and for no answer, so that their embeddings are in the Store when somebody asks.
 func (g *Gateway) serveWarm(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	id := requestID(r.Header.Get(control.HeaderRequestID), randomHex(16))
+	id := proxy.RequestID(r.Header.Get(control.HeaderRequestID), proxy.RandomHex(16))
 	w.Header().Set(control.HeaderRequestID, id)
 	parts, err := g.warmParts(w, r)
 	if err == nil {
@@ -35,7 +36,7 @@ func (g *Gateway) serveWarm(w http.ResponseWriter, r *http.Request) {
 	grp.SetLimit(fetchAtOnce)
 	for i, p := range parts {
 		grp.Go(func() error {
-			req := &request{id: id, scan: &openai.Request{Media: []openai.MediaPart{p}}, buf: newBuffer(0), start: start,
+			req := &request{id: id, scan: &openai.Request{Media: []openai.MediaPart{p}}, buf: proxy.NewBuffer(0), start: start,
 				forced: r.Header.Get(control.HeaderEncoder), trace: &trace{start: start, ended: make(chan struct{})}}
 			err := g.warm(r.Context(), req, left)
 			resp.Items[i] = warmItem(i, req, err)
@@ -52,13 +53,13 @@ func (g *Gateway) serveWarm(w http.ResponseWriter, r *http.Request) {
 
 // warmParts reads the body as media parts.
 func (g *Gateway) warmParts(w http.ResponseWriter, r *http.Request) ([]openai.MediaPart, error) {
-	body, err := g.takeBody(w, r)
+	body, err := proxy.TakeBody(w, r, g.bodyLimits())
 	if err != nil {
 		return nil, err
 	}
-	defer body.release()
+	defer body.Release()
 	var req control.WarmRequest
-	if err := json.Unmarshal(body.b, &req); err != nil {
+	if err := json.Unmarshal(body.Bytes(), &req); err != nil {
 		return nil, openai.BadRequest("", `the body is not of the form {"images":[{"url":"data:image/png;base64,…"}]}: %v`, err)
 	}
 	if n := len(req.Images); n == 0 || n > g.cfg.MaxImages {

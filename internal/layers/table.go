@@ -17,6 +17,7 @@ var Table = map[string]Rule{
 
 	"arena":  {Layer: 1, Duty: "off-heap memory, Buf, quarantine, loans"},
 	"media":  {Layer: 1, Duty: "bytes to checked pixels: sniff, limits, decode, orientation, digest; guarded fetch"},
+	"proxy":  {Layer: 1, Duty: "passes requests on: bodies in shared memory, answers event by event, errors without addresses"},
 	"route":  {Layer: 1, Duty: "peers, rendezvous hashing, bounded load: pure functions over snapshots"},
 	"tenant": {Layer: 1, Duty: "API keys, salt, limits"},
 

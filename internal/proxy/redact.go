@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gateway
+package proxy
 
 import (
-	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
+	"net/url"
 	"regexp"
 
 	"afterimage/internal/openai"
@@ -17,11 +19,11 @@ var addresses = regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://[^\s"',;)]+` +
 	`|\b\d{1,3}(\.\d{1,3}){3}\b(:\d+)?` +
 	`|\b[\w-]+(\.[\w-]+)+:\d+\b|\blocalhost:\d+\b`)
 
-// redact returns e without the addresses in its message. Causes come from the network and from workers,
+// Redact returns e without the addresses in its message. Causes come from the network and from workers,
 // whose words were written for operators: they are logged whole, and clients, who may be strangers, get
 // the names of workers and not their places. What the caller did wrong is told as it is: an address in
 // it is the caller's own.
-func redact(e *openai.Error) *openai.Error {
+func Redact(e *openai.Error) *openai.Error {
 	if e.Status < http.StatusInternalServerError && e.Status != http.StatusTooManyRequests {
 		return e
 	}
@@ -30,10 +32,21 @@ func redact(e *openai.Error) *openai.Error {
 	return &own
 }
 
-// told is the text of err that its client saw.
-func told(err error) string {
-	if errors.Is(err, context.Canceled) {
-		return "the client left"
+// HasAddress says whether text tells where something is.
+func HasAddress(text string) bool { return addresses.MatchString(text) }
+
+// Plain drops what net/http and net put in front of every error: method, URL and addresses.
+func Plain(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
 	}
-	return openai.AsError(clientError(err)).Message
+	var op *net.OpError
+	switch {
+	case !errors.As(err, &op):
+		return err
+	case op.Op == "dial":
+		return fmt.Errorf("cannot connect: %w", op.Err)
+	}
+	return fmt.Errorf("%s: %w", op.Op, op.Err)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gateway
+package proxy
 
 import (
 	"context"
@@ -14,32 +14,37 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
+	"unsafe"
 
 	"afterimage/internal/openai"
 )
 
-func TestReadGrowing(t *testing.T) {
+func TestIntakeGrows(t *testing.T) {
 	for _, n := range []int{0, 1, 64 << 10, 64<<10 + 1, 5 << 20} {
 		want := strings.Repeat("x", n)
 		for _, announced := range []int64{-1, int64(n), int64(n) + 1000, 1 << 40} {
 			for name, r := range map[string]io.Reader{
 				"plain": strings.NewReader(want), "eof with data": iotest.DataErrReader(strings.NewReader(want)),
 			} {
-				got, err := readGrowing(r, announced)
-				if err != nil || string(got.b) != want {
+				in := &Intake{r: r, announced: announced, explain: func(err error) error { return err }}
+				err := in.settle()
+				if announced >= 0 && announced < 4<<20 && int64(cap(in.buf.b)) <= announced {
+					t.Errorf("%d bytes, announced %d: no room for the rest in %d", n, announced, cap(in.buf.b))
+				}
+				before := unsafe.SliceData(in.buf.b[:1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := in.Rest()
+				if err != nil || string(got.b) != want || unsafe.SliceData(got.b[:1]) != before {
 					t.Fatalf("%d bytes, announced %d, %s: %v", n, announced, name, err)
 				}
 				if max := 4*n + 8<<20; cap(got.b) > max { // announcing takes no memory
 					t.Errorf("%d bytes, announced %d: capacity %d", n, announced, cap(got.b))
 				}
-				got.release()
+				got.Release()
 			}
 		}
-	}
-	if _, err := readGrowing(iotest.ErrReader(io.ErrUnexpectedEOF), 10); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("got %v", err)
 	}
 }
 
@@ -47,7 +52,7 @@ func TestBodyError(t *testing.T) {
 	f := func(err error, status int) {
 		t.Helper()
 		got := bodyError(err, 5, 100)
-		if status == statusLeft {
+		if status == StatusLeft {
 			if !errors.Is(got, context.Canceled) {
 				t.Errorf("%v: got %v, want that the client left", err, got)
 			}
@@ -59,25 +64,21 @@ func TestBodyError(t *testing.T) {
 	}
 	f(&http.MaxBytesError{Limit: 100}, 413)
 	f(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, 408)
-	f(&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, statusLeft)
+	f(&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, StatusLeft)
 	f(io.ErrUnexpectedEOF, 400)
 	f(errors.New("malformed chunked encoding"), 400)
-	if err := bodyError(nil, 5, 100); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestSlowBody (S03): a client that sends next to nothing is cut off; one that keeps the pace is not.
 func TestSlowBody(t *testing.T) {
-	g := New(Config{MaxBodyBytes: 1 << 20, BodyGrace: 30 * time.Millisecond, Registry: prometheus.NewRegistry()})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := g.takeBody(w, r)
+		body, err := TakeBody(w, r, BodyLimits{MaxBytes: 1 << 20, Grace: 30 * time.Millisecond})
 		if err != nil {
 			openai.WriteError(w, err)
 			return
 		}
 		w.Write(body.b)
-		body.release()
+		body.Release()
 	}))
 	defer s.Close()
 	// The server reads on after a short body before it answers, and closes after a long one.
@@ -120,7 +121,7 @@ func (d *deadlines) SetWriteDeadline(t time.Time) error { d.last, d.sets = t, d.
 // TestReplyLiftsItsDeadline: the connection's next request must not inherit it.
 func TestReplyLiftsItsDeadline(t *testing.T) {
 	d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-	out := newReply(d, time.Minute)
+	out := NewReply(d, time.Minute)
 	out.start("text/event-stream")
 	for range 3 {
 		if err := out.write([]byte("x")); err != nil {
@@ -130,7 +131,7 @@ func TestReplyLiftsItsDeadline(t *testing.T) {
 	if d.last.IsZero() || d.sets != 3 {
 		t.Errorf("%d deadlines set for 3 writes, the last %v", d.sets, d.last)
 	}
-	out.end()
+	out.End()
 	if !d.last.IsZero() {
 		t.Errorf("the deadline %v is left behind", d.last)
 	}
