@@ -16,6 +16,7 @@ import (
 	"afterimage/internal/embedding"
 	"afterimage/internal/encoder"
 	"afterimage/internal/engine"
+	"afterimage/internal/engine/device"
 	"afterimage/internal/media"
 	"afterimage/internal/publish"
 	"afterimage/internal/resolve"
@@ -77,6 +78,9 @@ func runEncoder(ctx context.Context, cfg config.Config, p *process) (err error) 
 		return err
 	}
 	parts.add(eng.Close)
+	if modelled, ok := eng.(*device.Encoder); ok {
+		p.registry.MustRegister(modelled.Collector())
+	}
 	memory, err := p.memory("encoder.arena_bytes", cfg.Encoder.ArenaBytes, &parts)
 	if err != nil {
 		return err

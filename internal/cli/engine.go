@@ -25,7 +25,11 @@ func openLibrary(cfg config.Engine) (*llama.Library, error) {
 // openEncoder loads the engine of an Encoder.
 func openEncoder(cfg config.Config) (engine.Encoder, error) {
 	if cfg.Engine.Kind == config.EngineDevice {
-		return device.NewEncoder(device.DefaultEncoderConfig())
+		profile, err := device.ParseProfile(cfg.Engine.Device)
+		if err != nil {
+			return nil, err
+		}
+		return device.NewEncoder(profile.Encoder())
 	}
 	lib, err := openLibrary(cfg.Engine)
 	if err != nil {
@@ -39,7 +43,11 @@ func openEncoder(cfg config.Config) (engine.Encoder, error) {
 // openText loads the engine of a prefill worker.
 func openText(cfg config.Config) (engine.Text, error) {
 	if cfg.Engine.Kind == config.EngineDevice {
-		return device.NewText(device.DefaultTextConfig())
+		profile, err := device.ParseProfile(cfg.Engine.Device)
+		if err != nil {
+			return nil, err
+		}
+		return device.NewText(profile.Text())
 	}
 	lib, err := openLibrary(cfg.Engine)
 	if err != nil {

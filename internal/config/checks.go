@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"afterimage/internal/engine/device"
 )
 
 // Limits that keep a slip of the finger from looking like a fault of the program.
@@ -44,6 +46,9 @@ func (c *checker) shared() {
 
 func (c *checker) engine(e *Engine) {
 	c.oneOf("engine.kind", e.Kind, EngineLlama, EngineDevice)
+	if _, err := device.ParseProfile(e.Device); err != nil {
+		c.fault("engine.device", "%v", err)
+	}
 	c.atLeast("engine.threads", int64(e.Threads), 1, "")
 	c.atMost("engine.threads", int64(e.Threads), maxThreads, "more than any host has cores")
 	c.atLeast("engine.slots", int64(e.Slots), 1, "")

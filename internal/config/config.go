@@ -32,6 +32,7 @@ type Engine struct {
 	Dir     string `toml:"dir" key:"engine.dir" name:"engine-dir" placeholder:"DIR" help:"Folder of the native libraries. Empty looks where 'make deps' puts them."`
 	Threads int    `toml:"threads" key:"engine.threads" placeholder:"N" help:"Threads per role. More makes one request faster while other roles of this host wait."`
 	Slots   int    `toml:"slots" key:"engine.slots" placeholder:"N" help:"Requests that decode side by side. Each holds the memory of a whole context."`
+	Device  string `toml:"device" key:"engine.device" placeholder:"TEXT" help:"What the modelled accelerator is like, with engine.kind = device: encode=50ms,decode=10ms and so on. docs/proof.md lists the names; those left out have the values of the published experiment."`
 	Context int    `toml:"context" key:"engine.context" placeholder:"N" help:"Positions of one conversation, images included. 0 takes 4096, or less if the model was trained on less."`
 }
 

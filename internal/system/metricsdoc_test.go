@@ -39,11 +39,13 @@ func TestDocumentListsAllMetrics(t *testing.T) {
 	var cluster *mooncake.Client // which is not asked for values
 	clustered := prometheus.NewRegistry()
 	clustered.MustRegister(cluster.Collector())
+	modelled := prometheus.NewRegistry()
+	modelled.MustRegister(encoderEngine(t, 0).Collector())
 	roles := map[string][]string{} // by row without its roles
 	for _, r := range []struct {
 		role string
 		reg  *prometheus.Registry
-	}{{"gateway", f.gateway.reg}, {"encoder", f.encoders[0].reg}, {"encoder", clustered}, {"prefill", f.prefill.reg}, {"store", f.storeReg}} {
+	}{{"gateway", f.gateway.reg}, {"encoder", f.encoders[0].reg}, {"encoder", clustered}, {"encoder", modelled}, {"prefill", f.prefill.reg}, {"store", f.storeReg}} {
 		for _, row := range seriesOf(t, r.reg) {
 			roles[row] = append(roles[row], r.role)
 		}

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -163,5 +165,98 @@ func TestBadInputIsRefused(t *testing.T) {
 	s.Close() // once too often must not free a second slot
 	if len(m.slots) != 0 {
 		t.Errorf("%d slots taken after Close", len(m.slots))
+	}
+}
+
+// TestDecodeStepsAreShared decodes on three sequences that wake up at different times: each step serves
+// all of them, and a prefill that comes between delays all of them once.
+func TestDecodeStepsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := TextConfig{Model: "m", Cols: 2, DType: embedding.Float32, Context: 4096, Slots: 4, Whole: true,
+			PrefillTime: time.Millisecond, DecodeTime: 20 * time.Millisecond}
+		m, err := NewText(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := func(prompt, steps int, late time.Duration) time.Duration {
+			s, err := m.NewSequence(t.Context())
+			if err != nil {
+				t.Error(err)
+				return 0
+			}
+			defer s.Close()
+			start := time.Now()
+			if err := s.PrefillRows(t.Context(), embedding.Part{Rows: prompt - 2, Positions: prompt - 2}, make([]byte, (prompt-2)*8)); err != nil {
+				t.Error(err)
+			}
+			if got := time.Since(start); got != 0 {
+				t.Errorf("rows of a whole prompt took %v before its end", got)
+			}
+			if err := s.PrefillTokens(t.Context(), []int32{'a', 'b'}, true); err != nil {
+				t.Error(err)
+			}
+			for range steps {
+				time.Sleep(late)
+				if err := s.PrefillTokens(t.Context(), []int32{'x'}, true); err != nil {
+					t.Error(err)
+				}
+			}
+			return time.Since(start)
+		}
+		var wg sync.WaitGroup
+		got := make([]time.Duration, 3)
+		for i := range got {
+			wg.Go(func() { got[i] = run(100, 10, time.Duration(i)*time.Millisecond) })
+		}
+		wg.Wait()
+		// Three prefills of 100 ms in a row, then steps that all of them are in.
+		for i, d := range got {
+			if d > 300*time.Millisecond+12*20*time.Millisecond {
+				t.Errorf("sequence %d took %v: its steps were not shared", i, d)
+			}
+		}
+	})
+}
+
+// TestClockIsSharedByPath gives one device work through two Clocks.
+func TestClockIsSharedByPath(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "clock")
+	var ends [2]int64
+	for i := range ends {
+		c, err := NewClock(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if ends[i], err = c.Give(time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := ends[1] - ends[0]; d != int64(time.Hour) {
+		t.Errorf("the second piece of work ends %v after the first, want an hour", time.Duration(d))
+	}
+	if _, err := NewClock(t.TempDir()); err == nil {
+		t.Error("a folder was taken for a clock")
+	}
+}
+
+func TestProfile(t *testing.T) {
+	p, err := ParseProfile("encode=50ms, host=15ms,whole=true,scale=2.5,slots=3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := p.Encoder(); e.EncodeTime != 20*time.Millisecond || e.HostTime != 6*time.Millisecond || e.Rows != 256 {
+		t.Errorf("encoder %+v", e)
+	}
+	if x := p.Text(); x.DecodeTime != 7680*time.Microsecond || !x.Whole || x.Slots != 3 {
+		t.Errorf("text %+v", x)
+	}
+	if again, err := ParseProfile(p.String()); err != nil || again != p {
+		t.Errorf("%q reads back as %+v, %v", p, again, err)
+	}
+	for _, bad := range []string{"encode", "encode=-1s", "encode=2h", "slots=0", "rows=-1", "whole=2", "scale=0.5", "scale=NaN", "what=1", "encode 1"} {
+		if _, err := ParseProfile(bad); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(bad)) {
+			t.Errorf("%q: error %v, want one that quotes it", bad, err)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/zeebo/xxh3"
 
 	"afterimage/internal/embedding"
@@ -24,19 +25,16 @@ type EncoderConfig struct {
 	Model      string
 	Seed       uint64
 	EncodeTime time.Duration // device time per picture
+	HostTime   time.Duration // time per picture before the device begins, one picture at a time
 	Rows       int           // rows per picture of any size; 0 derives them from the size
 	Cols       int
 	DType      embedding.DType
+	ClockFile  string // the device, if it has other users; see NewClock
 }
 
 // DefaultEncoderConfig models the encoder of the published experiment: 104.8 ms per image (53.661 s for
 // 512 images) and 2.5 MiB of bfloat16 per image.
-func DefaultEncoderConfig() EncoderConfig {
-	return EncoderConfig{
-		Model: "modelled", Seed: 1, EncodeTime: 104800 * time.Microsecond,
-		Rows: 256, Cols: 5120, DType: embedding.BFloat16,
-	}
-}
+func DefaultEncoderConfig() EncoderConfig { return DefaultProfile().Encoder() }
 
 // maxRows bounds the rows that a picture's size can yield.
 const maxRows = 4096
@@ -47,7 +45,8 @@ const pixelsPerRow = 28
 // Encoder is a modelled engine.Encoder.
 type Encoder struct {
 	cfg   EncoderConfig
-	clock Clock
+	clock *Clock
+	host  *Clock
 }
 
 var _ engine.Encoder = (*Encoder)(nil)
@@ -57,7 +56,19 @@ func NewEncoder(cfg EncoderConfig) (*Encoder, error) {
 	if cfg.Cols < 1 || cfg.DType.Bytes() == 0 || cfg.Rows < 0 || cfg.Rows > maxRows {
 		return nil, fmt.Errorf("device: cannot model %d rows x %d of dtype code %d", cfg.Rows, cfg.Cols, uint32(cfg.DType))
 	}
-	return &Encoder{cfg: cfg}, nil
+	clock, err := NewClock(cfg.ClockFile)
+	if err != nil {
+		return nil, err
+	}
+	host, err := NewClock("")
+	return &Encoder{cfg: cfg, clock: clock, host: host}, err
+}
+
+// Collector shows the device time of all pictures so far.
+func (e *Encoder) Collector() prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "afterimage_device_busy_seconds_total", Help: "Time that the modelled device of this Encoder worked.",
+	}, func() float64 { return e.clock.Busy().Seconds() })
 }
 
 // Spec implements engine.Encoder.
@@ -96,15 +107,20 @@ func (e *Encoder) Encode(ctx context.Context, px media.Pixels, dst []byte) error
 	if want := l.Rows() * e.cfg.Cols * e.cfg.DType.Bytes(); len(dst) != want {
 		return fmt.Errorf("device: %d bytes for an output of %d", len(dst), want)
 	}
-	if err := e.clock.Work(ctx, e.cfg.EncodeTime); err != nil {
+	if err := e.host.Work(ctx, e.cfg.HostTime); err != nil {
 		return err
 	}
+	end, err := e.clock.Give(e.cfg.EncodeTime)
+	if err != nil {
+		return err
+	}
+	// The bytes are made while the device is at work, so that making them takes no time of its own.
 	fill(dst, e.cfg.DType, e.cfg.Seed^xxh3.Hash(px.RGB)^uint64(px.Width)<<32^uint64(px.Height))
-	return nil
+	return e.clock.Await(ctx, end)
 }
 
 // Close implements engine.Encoder.
-func (e *Encoder) Close() error { return nil }
+func (e *Encoder) Close() error { return e.clock.Close() }
 
 // fill writes seeded finite values in [-1, 1). It runs a 64-bit mixer (splitmix64) per 8 bytes, so that
 // making the bytes costs little beside moving them.

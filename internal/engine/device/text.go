@@ -23,17 +23,14 @@ type TextConfig struct {
 	Context     int
 	Slots       int           // sequences side by side
 	PrefillTime time.Duration // device time per prompt token or row
-	DecodeTime  time.Duration // device time per decoded token
+	DecodeTime  time.Duration // device time per decode step of all sequences together
+	Whole       bool          // a prompt takes its device time in one piece, once all of it is there
 	AnswerLen   int           // tokens after which the model ends its answer; 0 never
+	ClockFile   string        // the device, if it has other users; see NewClock
 }
 
 // DefaultTextConfig fits DefaultEncoderConfig: 19.2 ms per decode step.
-func DefaultTextConfig() TextConfig {
-	return TextConfig{
-		Model: "modelled", Cols: 5120, DType: embedding.BFloat16, Context: 8192, Slots: 8,
-		PrefillTime: 20 * time.Microsecond, DecodeTime: 19200 * time.Microsecond, AnswerLen: 24,
-	}
-}
+func DefaultTextConfig() TextConfig { return DefaultProfile().Text() }
 
 // The vocabulary: one token per byte, then two control tokens.
 const (
@@ -51,7 +48,7 @@ const (
 // included, so that a wrong embedding shows as a wrong answer.
 type Text struct {
 	cfg   TextConfig
-	clock Clock
+	clock *Clock
 	slots chan struct{}
 }
 
@@ -62,7 +59,8 @@ func NewText(cfg TextConfig) (*Text, error) {
 	if cfg.Cols < 1 || cfg.DType.Bytes() == 0 || cfg.Context < 1 || cfg.Slots < 1 {
 		return nil, fmt.Errorf("device: cannot model a context of %d, %d slots, rows of %d", cfg.Context, cfg.Slots, cfg.Cols)
 	}
-	return &Text{cfg: cfg, slots: make(chan struct{}, cfg.Slots)}, nil
+	clock, err := NewClock(cfg.ClockFile)
+	return &Text{cfg: cfg, clock: clock, slots: make(chan struct{}, cfg.Slots)}, err
 }
 
 // Spec implements engine.Text.
@@ -124,28 +122,57 @@ func (t *Text) NewSequence(ctx context.Context) (engine.Sequence, error) {
 }
 
 // Close implements engine.Text.
-func (t *Text) Close() error { return nil }
+func (t *Text) Close() error { return t.clock.Close() }
 
 // sequence holds a running hash of all that was fed.
 type sequence struct {
 	t       *Text
 	n       int
-	answer  int // tokens fed one at a time with logits: the answer so far
+	owed    int   // positions taken that the device has spent no time on; see TextConfig.Whole
+	end     int64 // of the last piece of work, on the device's clock
+	answer  int   // tokens fed one at a time with logits: the answer so far
 	state   uint64
 	logits  []float32
 	closed  bool
 	scratch [12]byte
 }
 
-func (s *sequence) take(ctx context.Context, n int, each time.Duration) error {
+// take makes room for n positions.
+func (s *sequence) take(n int) error {
 	if s.n+n > s.t.cfg.Context {
 		return fmt.Errorf("%w: %d + %d of %d", engine.ErrContextFull, s.n, n, s.t.cfg.Context)
 	}
-	if err := s.t.clock.Work(ctx, time.Duration(n)*each); err != nil {
+	s.n += n
+	s.owed += n
+	return nil
+}
+
+// prefill spends the device time of what is owed, unless more of a whole prompt is to come.
+func (s *sequence) prefill(ctx context.Context, last bool) (err error) {
+	if s.t.cfg.Whole && !last {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if s.end, err = s.t.clock.Give(time.Duration(s.owed) * s.t.cfg.PrefillTime); err != nil {
 		return err
 	}
-	s.n += n
-	return nil
+	s.owed = 0
+	return s.t.clock.Await(ctx, s.end)
+}
+
+// step decodes one token together with whatever other sequences decode.
+func (s *sequence) step(ctx context.Context) (err error) {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	s.answer++
+	s.owed = 0
+	if s.end, err = s.t.clock.Step(s.end, s.t.cfg.DecodeTime); err != nil {
+		return err
+	}
+	return s.t.clock.Await(ctx, s.end)
 }
 
 func (s *sequence) mix(v uint64) {
@@ -155,17 +182,21 @@ func (s *sequence) mix(v uint64) {
 
 // PrefillTokens implements engine.Sequence.
 func (s *sequence) PrefillTokens(ctx context.Context, toks []int32, logits bool) error {
-	each := s.t.cfg.PrefillTime
-	if len(toks) == 1 && logits {
-		each = s.t.cfg.DecodeTime
-		s.answer++
-	}
 	for _, t := range toks {
 		if t < 0 || t >= vocab {
 			return fmt.Errorf("device: token %d is outside the vocabulary of %d", t, vocab)
 		}
 	}
-	if err := s.take(ctx, len(toks), each); err != nil {
+	if err := s.take(len(toks)); err != nil {
+		return err
+	}
+	var err error
+	if len(toks) == 1 && logits && s.owed == 1 {
+		err = s.step(ctx)
+	} else {
+		err = s.prefill(ctx, logits)
+	}
+	if err != nil {
 		return err
 	}
 	for _, t := range toks {
@@ -185,7 +216,10 @@ func (s *sequence) PrefillRows(ctx context.Context, p embedding.Part, rows []byt
 	if err := embedding.CheckFinite(rows, s.t.cfg.DType); err != nil {
 		return fmt.Errorf("%w: %w", engine.ErrBadRows, err)
 	}
-	if err := s.take(ctx, p.Rows, s.t.cfg.PrefillTime); err != nil {
+	if err := s.take(p.Rows); err != nil {
+		return err
+	}
+	if err := s.prefill(ctx, false); err != nil {
 		return err
 	}
 	s.mix(xxh3.Hash(rows))
