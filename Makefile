@@ -83,6 +83,10 @@ deps-test: ## make .cache/venv with the pinned OpenAI SDK (once)
 deps-mooncake: ## fetch Mooncake's master and client into .cache (once)
 	@scripts/deps-mooncake.sh
 
+.PHONY: peers
+peers: deps-mooncake ## install vLLM, Mooncake's Python client and vllm-router into .cache/peers, to compare with (6.5 GiB, once; opt-in)
+	@scripts/peers.sh
+
 .PHONY: clean
 clean: ## remove what make built; .cache stays (rm -r .cache to fetch it again)
 	@rm -rf bin dist
