@@ -26,7 +26,7 @@ const doctorTimeout = time.Minute
 // doctorCmd looks for what keeps this host from serving.
 type doctorCmd struct {
 	Store  string        `placeholder:"KIND" enum:",mooncake" default:"" help:"Look at this Store and the cluster behind it, instead of at this host: mooncake."`
-	Client string        `name:"mooncake-client" key:"store.mooncake_client" placeholder:"HOST:PORT" help:"Where this host's mooncake_client takes calls."`
+	Client string        `name:"mooncake-client" key:"mooncake.client" placeholder:"HOST:PORT" help:"Where this host's mooncake_client takes calls."`
 	JSON   bool          `help:"Print one JSON document instead of lines."`
 	Model  config.Model  `embed:"" group:"model"`
 	Engine config.Engine `embed:"" group:"engine"`
@@ -74,7 +74,12 @@ func (c *doctorCmd) look(ctx context.Context, a *app) []finding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
-	return append(checkMooncakeFile(a.Env), mooncake.Probe(ctx, mooncake.Config{Addr: l.Store.MooncakeClient, Logger: newLogger(io.Discard, l.Log)})...)
+	file, found := checkMooncakeFile(a.Env)
+	address, server := mooncakeServer(l.Mooncake.Client, file)
+	if !takesCalls(address) {
+		address = l.Mooncake.Client
+	}
+	return append(found, mooncake.Probe(ctx, mooncake.Config{Addr: address, Logger: newLogger(io.Discard, l.Log)}, server)...)
 }
 
 // writeFindings writes a line for each finding, and one for its mend.
@@ -105,17 +110,16 @@ func verdict(part, text string, err error, level mooncake.Level, mend string) fi
 }
 
 // checkMooncakeFile looks at the file that Mooncake's clients share, if the environment names one.
-func checkMooncakeFile(env []string) []finding {
-	var found []finding
+func checkMooncakeFile(env []string) (file config.MooncakeFile, found []finding) {
 	warn := func(text string) {
 		found = append(found, finding{Level: mooncake.Warn, Part: config.MooncakeEnv, Text: text})
 	}
-	m, err := config.LoadMooncake(env, warn)
+	m, err := config.LoadMooncakeFile(env, warn)
 	if errors.Is(err, config.ErrNoMooncakeFile) {
-		return nil
+		return m, nil
 	}
 	text := fmt.Sprintf("master %s, protocol %s, mode %s, tenant %s", m.MasterServerAddress, m.Protocol, m.Mode, m.TenantID)
-	return append(found, verdict(config.MooncakeEnv, text, err, mooncake.Fail, "mend the file, or unset the variable"))
+	return m, append(found, verdict(config.MooncakeEnv, text, err, mooncake.Fail, "mend the file, or unset the variable"))
 }
 
 // checkHost looks at what a fleet on this host needs.
@@ -134,7 +138,7 @@ func checkHost(l *config.Loaded, caches []string) []finding {
 	}
 	found = append(found, verdict("port", l.Gateway.Listen+" is free", err, mooncake.Warn, ""))
 	if l.Store.Kind == config.StoreMooncake {
-		dir, err := findMooncake(l.Store.MooncakeDir, caches)
+		dir, err := findMooncake(l.Mooncake.Dir, caches)
 		found = append(found, verdict("mooncake", "programs in "+dir, err, mooncake.Fail, ""))
 	}
 	return found

@@ -27,12 +27,13 @@ import (
 
 // encoderCmd runs an Encoder.
 type encoderCmd struct {
-	Own    config.Encoder `embed:"" group:"role"`
-	Model  config.Model   `embed:"" group:"model"`
-	Engine config.Engine  `embed:"" group:"engine"`
-	Media  config.Media   `embed:"" group:"media"`
-	Store  config.Store   `embed:"" prefix:"store-" group:"store"`
-	common `embed:""`
+	Own      config.Encoder  `embed:"" group:"role"`
+	Model    config.Model    `embed:"" group:"model"`
+	Engine   config.Engine   `embed:"" group:"engine"`
+	Media    config.Media    `embed:"" group:"media"`
+	Store    config.Store    `embed:"" prefix:"store-" group:"store"`
+	Mooncake config.Mooncake `embed:"" prefix:"mooncake-" group:"store"`
+	common   `embed:""`
 }
 
 // Run is called by the parser.
@@ -152,7 +153,7 @@ func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.E
 // that is away is no error: it is looked for again.
 func dialStore(ctx context.Context, cfg config.Config, p *process, memory *arena.Arena, state *readiness, parts *closers) (store.Store, error) {
 	own := cfg.Encoder
-	s, err := openStore(ctx, cfg, p, memory, state)
+	s, err := openStore(ctx, cfg, p, memory, state, parts)
 	if s == nil || err != nil {
 		return nil, err
 	}
@@ -169,12 +170,12 @@ func dialStore(ctx context.Context, cfg config.Config, p *process, memory *arena
 }
 
 // openStore opens the Store that the configuration names; nil if it names none.
-func openStore(ctx context.Context, cfg config.Config, p *process, memory *arena.Arena, state *readiness) (store.Store, error) {
+func openStore(ctx context.Context, cfg config.Config, p *process, memory *arena.Arena, state *readiness, parts *closers) (store.Store, error) {
 	switch own := cfg.Encoder; {
 	case !own.CrossEncoderCache || cfg.Store.Kind == config.StoreNone:
 		return nil, nil
 	case cfg.Store.Kind == config.StoreMooncake:
-		c, err := openMooncake(ctx, cfg.Store, p, memory)
+		c, err := openMooncake(ctx, cfg, p, memory, parts)
 		if err != nil {
 			return nil, err
 		}

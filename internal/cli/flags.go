@@ -21,14 +21,13 @@ type common struct {
 
 // upOwns are the keys that up works out itself, since it starts several workers on ports of its own.
 var upOwns = []string{
-	"store.listen", "store.path", "store.mooncake_client", "encoder.listen", "encoder.name", "encoder.store",
+	"store.listen", "store.path", "mooncake.client", "mooncake.start_client", "mooncake.client_ttl", "encoder.listen", "encoder.name", "encoder.store",
 	"prefill.listen", "prefill.data_listen", "prefill.name", "gateway.encoders", "gateway.prefills",
 }
 
 // unused are the keys that come with a table and that the command does not read.
 var unused = map[string][]string{
-	"encoder": {"store.listen", "store.path", "store.bytes", "store.mooncake_dir"},
-	"store":   {"store.mooncake_client", "store.mooncake_dir"},
+	"encoder": {"store.listen", "store.path", "store.bytes"},
 }
 
 // hide keeps flags that a command shares with others but refuses or does not read out of its help.
@@ -70,14 +69,33 @@ func (a *app) loadFlags(role config.Role, file string) (*config.Loaded, error) {
 			if role == config.RoleUp && slices.Contains(upOwns, key) {
 				return nil, usageError{fmt.Errorf("--%s: up chooses this itself for each worker; leave the flag out, or start the roles one by one", p.Flag.Name)}
 			}
-			in.Flags[key] = config.Flag{Name: "--" + p.Flag.Name, Value: p.Flag.Target.Interface()}
+			value := p.Flag.Target.Interface()
+			if kind, ok := value.(string); key == "encoder.store" && ok && isStoreKind(kind) {
+				key = "store.kind" // "--store mooncake" as with the other commands; a socket of that name is ./mooncake
+			}
+			in.Flags[key] = config.Flag{Name: "--" + p.Flag.Name, Value: value}
 		}
 	}
 	l, err := config.Load(in)
 	if err != nil {
 		return nil, usageError{err}
 	}
-	return l, nil
+	if role == config.RoleEncoder {
+		err = joinNamedCluster(l, a.Env)
+	}
+	return l, err
+}
+
+func isStoreKind(text string) bool {
+	return slices.Contains([]string{config.StoreRAM, config.StoreMooncake, config.StoreNone}, text)
+}
+
+// joinNamedCluster has an Encoder that is told of no Store join the cluster of MOONCAKE_CONFIG_PATH.
+func joinNamedCluster(l *config.Loaded, env []string) error {
+	if l.Source("store.kind") != "default" || l.Source("encoder.store") != "default" || config.MooncakeFilePath(env) == "" {
+		return nil
+	}
+	return l.Set("store.kind", config.StoreMooncake, "env "+config.MooncakeEnv)
 }
 
 // warn tells of variables that the user has set in vain.

@@ -3,17 +3,17 @@
 package cli
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"afterimage/internal/arena"
 	"afterimage/internal/config"
 	"afterimage/internal/store/mooncake"
 	"afterimage/internal/supervise"
@@ -30,24 +30,8 @@ const (
 // upMooncakeBytes is the default of what up gives to the cluster that it starts.
 const upMooncakeBytes = 256 * config.MiB
 
-// How long an Encoder waits for its Store: at its start, after which it serves without and goes on
-// trying, and at its end, which has to fit into the 5 s of up.
-const (
-	mooncakeOpenTimeout  = 5 * time.Second
-	mooncakeCloseTimeout = 2 * time.Second
-)
-
-// openMooncake returns a client of the mooncake_client of this host, which transfers from and to memory.
-func openMooncake(ctx context.Context, cfg config.Store, p *process, memory *arena.Arena) (*mooncake.Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, mooncakeOpenTimeout)
-	defer cancel()
-	c, err := mooncake.Open(ctx, mooncake.Config{Addr: cfg.MooncakeClient, CloseTimeout: mooncakeCloseTimeout, Logger: p.log}, memory)
-	if err != nil {
-		return nil, fmt.Errorf("store.mooncake_client = %q: %w; 'afterimage doctor --store mooncake' looks closer", cfg.MooncakeClient, err)
-	}
-	p.registry.MustRegister(c.Collector())
-	return c, nil
-}
+// upClientTTL is when the master of up gives a silent mooncake_client up.
+const upClientTTL = 5 * time.Second
 
 // findMooncake returns the folder of Mooncake's programs: the one named, or else what make deps-mooncake
 // made.
@@ -62,7 +46,7 @@ func findMooncake(named string, caches []string) (string, error) {
 	}
 	if named != "" {
 		if !holds(named) {
-			return "", fmt.Errorf("store.mooncake_dir %s holds no %s and %s; run 'make deps-mooncake', or name the folder that it made",
+			return "", fmt.Errorf("mooncake.dir %s holds no %s and %s; run 'make deps-mooncake', or name the folder that it made",
 				named, masterProgram, clientProgram)
 		}
 		return filepath.Abs(named)
@@ -76,7 +60,7 @@ func findMooncake(named string, caches []string) (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("%s and %s are missing: run 'make deps-mooncake', or name their folder with store.mooncake_dir. Looked in:\n%s",
+	return "", fmt.Errorf("%s and %s are missing: run 'make deps-mooncake', or name their folder with mooncake.dir. Looked in:\n%s",
 		masterProgram, clientProgram, strings.Join(caches, "\n"))
 }
 
@@ -86,7 +70,7 @@ func upMooncake(l *config.Loaded, caches []string) ([]supervise.Spec, error) {
 	if l.Store.Kind != config.StoreMooncake {
 		return nil, nil
 	}
-	dir, err := findMooncake(l.Store.MooncakeDir, caches)
+	dir, err := findMooncake(l.Mooncake.Dir, caches)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +78,8 @@ func upMooncake(l *config.Loaded, caches []string) ([]supervise.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.Set("store.mooncake_client", at[2], "up"); err != nil {
+	err = errors.Join(l.Set("mooncake.client", at[2], "up"), l.Set("mooncake.client_ttl", upClientTTL.String(), "up"))
+	if err != nil {
 		return nil, err
 	}
 	return mooncakeSpecs(dir, at[0], at[1], at[2], int64(l.Store.Bytes)), nil
@@ -104,21 +89,21 @@ func upMooncake(l *config.Loaded, caches []string) ([]supervise.Spec, error) {
 // mooncake_client up sooner, since on one host silence means that it died: until then the master sends
 // objects to the memory that died with it.
 func mooncakeSpecs(dir, master, metrics, client string, segmentBytes int64) []supervise.Spec {
-	spec := func(name, program string, stage int, address string, args ...string) supervise.Spec {
-		env := []string{"LD_LIBRARY_PATH=" + dir, "MC_FORCE_TCP=1", "MC_TCP_ENABLE_CONNECTION_POOL=1",
-			"MC_TCP_PROGRESS_TIMEOUT_SEC=5", "MC_TCP_STATUS_TIMEOUT_SEC=5", "MC_RPC_TIMEOUT_MS=2000"}
-		return supervise.Spec{Name: name, Role: name, Stage: stage, Program: filepath.Join(dir, program), Address: address,
-			Command: func(supervise.Known) ([]string, []string) { return args, env }}
-	}
+	server := mooncake.Server{Host: host(client), Port: port(client), Master: master, SegmentBytes: segmentBytes}
 	return []supervise.Spec{
-		spec(masterName, masterProgram, stageMaster, master,
+		mooncakeSpec(masterName, masterProgram, dir, stageMaster, master, nil,
 			"--rpc_address="+host(master), "--rpc_port="+port(master), "--metrics_host="+host(metrics), "--metrics_port="+port(metrics),
-			"--client_ttl=5", "--default_kv_lease_ttl=10000", "--eviction_high_watermark_ratio=0.90", "--eviction_ratio=0.05",
-			"--rpc_thread_num=4", "--minloglevel=1"),
-		spec(clientName, clientProgram, stageStore, client,
-			"--protocol=tcp", "--host="+host(client), "--port="+port(client), "--master_server_address="+master,
-			"--metadata_server=P2PHANDSHAKE", fmt.Sprintf("--global_segment_size=%d", segmentBytes), "--threads=4", "--minloglevel=1"),
+			"--client_ttl="+strconv.Itoa(int(upClientTTL/time.Second)), "--default_kv_lease_ttl=10000",
+			"--eviction_high_watermark_ratio=0.90", "--eviction_ratio=0.05", "--rpc_thread_num=4", "--minloglevel=1"),
+		mooncakeSpec(clientName, clientProgram, dir, stageStore, client, server.Env(), server.Args()...),
 	}
+}
+
+// mooncakeSpec describes one program of the folder dir that takes connections at address.
+func mooncakeSpec(name, program, dir string, stage int, address string, env []string, args ...string) supervise.Spec {
+	env = append([]string{"LD_LIBRARY_PATH=" + dir}, env...)
+	return supervise.Spec{Name: name, Role: name, Stage: stage, Program: filepath.Join(dir, program), Address: address,
+		Command: func(supervise.Known) ([]string, []string) { return args, env }}
 }
 
 func host(address string) string { h, _, _ := net.SplitHostPort(address); return h }

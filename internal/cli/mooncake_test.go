@@ -54,12 +54,12 @@ func TestFindMooncake(t *testing.T) {
 			}
 		}
 	}
-	f("", []string{empty}, "make deps-mooncake", "store.mooncake_dir", empty)
-	f(empty, []string{cache}, "store.mooncake_dir "+empty, "make deps-mooncake")
+	f("", []string{empty}, "make deps-mooncake", "mooncake.dir", empty)
+	f(empty, []string{cache}, "mooncake.dir "+empty, "make deps-mooncake")
 }
 
 func TestFleetWithMooncake(t *testing.T) {
-	l := load(t, "AFTERIMAGE_ENGINE_KIND=device", "AFTERIMAGE_STORE_KIND=mooncake", "AFTERIMAGE_STORE_MOONCAKE_DIR="+programs(t, t.TempDir()))
+	l := load(t, "AFTERIMAGE_ENGINE_KIND=device", "AFTERIMAGE_STORE_KIND=mooncake", "AFTERIMAGE_MOONCAKE_DIR="+programs(t, t.TempDir()))
 	if _, err := upDefaults(l, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +79,8 @@ func TestFleetWithMooncake(t *testing.T) {
 	if !slices.IsSortedFunc(specs, func(a, b supervise.Spec) int { return a.Stage - b.Stage }) || specs[0].Stage == specs[1].Stage {
 		t.Error("the processes are not in the order of their start, the master by itself")
 	}
-	if l.Store.Bytes != upMooncakeBytes || l.Store.MooncakeClient != specs[1].Address {
-		t.Errorf("Encoders look for %s with %v, want %s with %v", l.Store.MooncakeClient, l.Store.Bytes, specs[1].Address, upMooncakeBytes)
+	if l.Store.Bytes != upMooncakeBytes || l.Mooncake.Client != specs[1].Address {
+		t.Errorf("Encoders look for %s with %v, want %s with %v", l.Mooncake.Client, l.Store.Bytes, specs[1].Address, upMooncakeBytes)
 	}
 	args := argsOf(specs, supervise.Known{})
 	if !strings.Contains(args[clientName], "--master_server_address="+specs[0].Address+" ") || !strings.Contains(args[clientName], "--global_segment_size=268435456 ") {
@@ -171,5 +171,55 @@ func TestFindingsAreAligned(t *testing.T) {
 	want := "ok    a     fine\nfail  long  one\n            two\n            -> mend it\n"
 	if got := b.String(); err != nil || got != want {
 		t.Errorf("got %v,\n%s, want\n%s", err, got, want)
+	}
+}
+
+// What makes an Encoder use Mooncake shows in its refusal of an address that only Mooncake's clients have.
+func TestEncoderChoosesItsStore(t *testing.T) {
+	file := config.MooncakeEnv + "=/does/not/exist.json"
+	for _, c := range []struct {
+		env   []string
+		args  []string
+		joins bool
+	}{
+		{nil, []string{"--store", "mooncake"}, true},
+		{nil, []string{"--store-kind", "mooncake"}, true},
+		{[]string{file}, nil, true},
+		{[]string{file}, []string{"--store", "none"}, false},
+		{[]string{file}, []string{"--store", "some.sock"}, false},
+		{[]string{file, "AFTERIMAGE_STORE_KIND=ram"}, nil, false},
+		{nil, nil, false},
+	} {
+		var errs strings.Builder
+		args := append([]string{"encoder", "--engine", "device", "--mooncake-client", "nowhere", "--arena-bytes", "1KiB"}, c.args...)
+		status := Program{Args: args, Env: c.env, Stderr: &errs}.Main(t.Context())
+		if status != exitUsage || strings.Contains(errs.String(), "mooncake.client") != c.joins {
+			t.Errorf("%q with %q: status %d, %s, want a word about mooncake.client: %v", c.args, c.env, status, errs.String(), c.joins)
+		}
+	}
+}
+
+func TestMooncakeServerFollowsTheFile(t *testing.T) {
+	file, err := config.ParseMooncakeFile([]byte(`{"master_server_address":"127.0.0.1:50051","protocol":"rdma","device_name":"mlx5_0",
+		"mode":"standalone-store","global_segment_size":0,"tenant_id":"acme"}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, server := mooncakeServer("127.0.0.1:50052", file)
+	want := "MC_TCP_ENABLE_CONNECTION_POOL=1 MC_TCP_PROGRESS_TIMEOUT_SEC=5 MC_TCP_STATUS_TIMEOUT_SEC=5 MC_RPC_TIMEOUT_MS=2000 mooncake_client " +
+		"--protocol=rdma --host=127.0.0.1 --port=50052 --master_server_address=127.0.0.1:50051 --metadata_server=P2PHANDSHAKE " +
+		"--global_segment_size=0 --threads=4 --minloglevel=1 --device_names=mlx5_0 --tenant_id=acme"
+	if got := server.Command(); got != want || address != "127.0.0.1:50052" {
+		t.Errorf("at %s by\n%s, want\n%s", address, got, want)
+	}
+	// A host of its own is taken as it is; a name that leads nowhere changes nothing.
+	file.MasterServerAddress = "no.such.host.invalid:50051"
+	for _, client := range []string{"10.1.2.3:50052", "127.0.0.1:50052"} {
+		if address, _ := mooncakeServer(client, file); address != client {
+			t.Errorf("%s became %s", client, address)
+		}
+	}
+	if _, server := mooncakeServer("127.0.0.1:7", config.MooncakeFile{}); !strings.Contains(server.Command(), "--host=HOST --port=7 --master_server_address=MASTER:50051") {
+		t.Errorf("without a file: %s", server.Command())
 	}
 }

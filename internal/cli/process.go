@@ -27,7 +27,8 @@ import (
 // process is what every role process has: the part that is the same for all of them.
 type process struct {
 	role     config.Role
-	name     string // unique in the fleet
+	name     string   // unique in the fleet
+	env      []string // as os.Environ
 	log      *slog.Logger
 	registry *prometheus.Registry
 	// http is the listener of the role's HTTP server; serve closes it.
@@ -109,7 +110,7 @@ func (a *app) runRole(role config.Role, file string, name func(*config.Config) s
 	ctx, done := interruptible(ctx, func() { os.Exit(exitFailure) })
 	defer done()
 
-	p := &process{role: role, name: name(&l.Config), registry: admin.NewRegistry(), drain: time.Duration(l.Server.Drain)}
+	p := &process{role: role, name: name(&l.Config), env: a.Env, registry: admin.NewRegistry(), drain: time.Duration(l.Server.Drain)}
 	p.log = newLogger(a.Stderr, l.Log).With("process", p.name)
 	slog.SetDefault(p.log)
 	if err = p.listenAndRun(ctx, l, at, run); ctx.Err() != nil {

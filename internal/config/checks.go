@@ -77,11 +77,6 @@ func (c *checker) store() {
 	if c.is(RoleStore, RoleUp, RoleEncoder) {
 		c.oneOf("store.kind", s.Kind, StoreRAM, StoreMooncake, StoreNone)
 	}
-	if host, port, err := net.SplitHostPort(s.MooncakeClient); c.is(RoleUp, RoleEncoder) && s.Kind == StoreMooncake {
-		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || host == "" || bad != nil || n == 0 {
-			c.fault("store.mooncake_client", "no address to call; write HOST:PORT of this host's mooncake_client, e.g. 127.0.0.1:50052")
-		}
-	}
 	c.retention(s)
 	if !c.is(RoleStore, RoleUp) {
 		return
@@ -104,6 +99,29 @@ func (c *checker) store() {
 	if s.Path == "" {
 		c.fault("store.path", "missing; give the path of a socket to make")
 	}
+}
+
+// maxConnections is more than any mooncake_client has threads to serve.
+const maxConnections = 64
+
+// mooncake checks the way to a cluster where one is used.
+func (c *checker) mooncake() {
+	if !c.is(RoleUp, RoleEncoder) || c.l.Config.Store.Kind != StoreMooncake {
+		return
+	}
+	m := &c.l.Config.Mooncake
+	host, port, err := net.SplitHostPort(m.Client)
+	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || host == "" || bad != nil || n == 0 {
+		c.fault("mooncake.client", "no address to call; write HOST:PORT of this host's mooncake_client, e.g. 127.0.0.1:50052")
+	}
+	c.atLeast("mooncake.read_connections", int64(m.ReadConnections), 1, "")
+	c.atMost("mooncake.read_connections", int64(m.ReadConnections), maxConnections, "each takes a thread of mooncake_client")
+	c.atLeast("mooncake.write_connections", int64(m.WriteConnections), 1, "")
+	c.atMost("mooncake.write_connections", int64(m.WriteConnections), maxConnections, "each takes a thread of mooncake_client")
+	c.duration("mooncake.call_timeout", m.CallTimeout, time.Second)
+	c.duration("mooncake.register_timeout", m.RegisterTimeout, time.Second)
+	c.duration("mooncake.client_ttl", m.ClientTTL, time.Second)
+	c.duration("mooncake.give_up_timeout", m.GiveUpTimeout, time.Second)
 }
 
 // retention checks how long and for whom the Store keeps objects. Limits that nobody would keep are refused.

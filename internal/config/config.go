@@ -6,16 +6,17 @@ import "time"
 
 // Config is the configuration of every role. A role reads its own table and the shared ones.
 type Config struct {
-	Model   Model   `toml:"model"`
-	Engine  Engine  `toml:"engine"`
-	Store   Store   `toml:"store"`
-	Encoder Encoder `toml:"encoder"`
-	Prefill Prefill `toml:"prefill"`
-	Gateway Gateway `toml:"gateway"`
-	Media   Media   `toml:"media"`
-	Up      Up      `toml:"up"`
-	Server  Server  `toml:"server"`
-	Log     Log     `toml:"log"`
+	Model    Model    `toml:"model"`
+	Engine   Engine   `toml:"engine"`
+	Store    Store    `toml:"store"`
+	Mooncake Mooncake `toml:"mooncake"`
+	Encoder  Encoder  `toml:"encoder"`
+	Prefill  Prefill  `toml:"prefill"`
+	Gateway  Gateway  `toml:"gateway"`
+	Media    Media    `toml:"media"`
+	Up       Up       `toml:"up"`
+	Server   Server   `toml:"server"`
+	Log      Log      `toml:"log"`
 }
 
 // Model names the pair of model files.
@@ -45,9 +46,21 @@ type Store struct {
 
 	TTL              Duration `toml:"ttl" key:"store.ttl" placeholder:"TIME" help:"How long an embedding stays in the Store at most, counted from when an Encoder published it. 0s keeps it until room is needed. Encoders read it."`
 	TenantQuotaBytes Bytes    `toml:"tenant_quota_bytes" key:"store.tenant_quota_bytes" placeholder:"SIZE" help:"Most that the embeddings of one tenant take up; one more pushes out that tenant's oldest. 0 is no limit. Embeddings that belong to no tenant count for none."`
+}
 
-	MooncakeClient string `toml:"mooncake_client" key:"store.mooncake_client" placeholder:"HOST:PORT" help:"Where this host's mooncake_client takes calls, with store.kind = mooncake. It must be on the host and in the network namespace of the Encoder."`
-	MooncakeDir    string `toml:"mooncake_dir" key:"store.mooncake_dir" placeholder:"DIR" help:"Folder of mooncake_master and mooncake_client, which up starts. Empty looks where 'make deps-mooncake' puts them."`
+// Mooncake configures how workers of this host reach a Mooncake cluster, with store.kind = mooncake.
+type Mooncake struct {
+	Client      string `toml:"client" key:"mooncake.client" placeholder:"HOST:PORT" help:"Where this host's mooncake_client takes calls. Memory is handed to it through a unix socket, so it must be on the host and in the network namespace of the worker."`
+	StartClient bool   `toml:"start_client" key:"mooncake.start_client" negatable:"" help:"Where nothing answers there, run a mooncake_client with the settings of the file that MOONCAKE_CONFIG_PATH names, and stop it with this worker. Without, a worker that finds none at its start refuses and prints the command."`
+	Dir         string `toml:"dir" key:"mooncake.dir" placeholder:"DIR" help:"Folder of the programs mooncake_client and mooncake_master. Empty looks where 'make deps-mooncake' puts them."`
+
+	ReadConnections  int `toml:"read_connections" key:"mooncake.read_connections" placeholder:"N" help:"Connections for questions and reads. mooncake_client serves each with one thread, so that those of all kinds and one for heartbeats should be no more than its --threads."`
+	WriteConnections int `toml:"write_connections" key:"mooncake.write_connections" placeholder:"N" help:"Connections for publications and removals, which hold up whatever shares their connection."`
+
+	CallTimeout     Duration `toml:"call_timeout" key:"mooncake.call_timeout" placeholder:"TIME" help:"Longest wait for one call. It has to be longer than mooncake_client takes to give up a storage node that stands still (MC_TCP_PROGRESS_TIMEOUT_SEC), or memory goes into quarantine for nothing."`
+	RegisterTimeout Duration `toml:"register_timeout" key:"mooncake.register_timeout" placeholder:"TIME" help:"Longest wait for mooncake_client to take the arena, which it does between transfers: a storage node that stands still delays it by up to 30s."`
+	ClientTTL       Duration `toml:"client_ttl" key:"mooncake.client_ttl" placeholder:"TIME" help:"What the master has as --client_ttl. For so long a dead storage node still seems to have its objects, and a key that failed is neither read nor published."`
+	GiveUpTimeout   Duration `toml:"give_up_timeout" key:"mooncake.give_up_timeout" placeholder:"TIME" help:"How long more than a quarter of the arena may stay in doubt before the worker gives its Store up and has itself restarted. mooncake_client takes up to 60s to give a transfer up."`
 }
 
 // Encoder configures the role that turns images into embeddings.
@@ -141,7 +154,12 @@ const (
 func DefaultConfig() Config {
 	return Config{
 		Engine: Engine{Kind: EngineLlama, Threads: 1, Slots: 2},
-		Store:  Store{Kind: StoreRAM, Listen: "127.0.0.1:8300", Path: "/tmp/afterimage-store.sock", Bytes: GiB, MooncakeClient: "127.0.0.1:50052"},
+		Store:  Store{Kind: StoreRAM, Listen: "127.0.0.1:8300", Path: "/tmp/afterimage-store.sock", Bytes: GiB},
+		Mooncake: Mooncake{
+			Client: "127.0.0.1:50052", StartClient: true, ReadConnections: 2, WriteConnections: 1,
+			CallTimeout: Duration(15 * time.Second), RegisterTimeout: Duration(45 * time.Second),
+			ClientTTL: Duration(30 * time.Second), GiveUpTimeout: Duration(2 * time.Minute),
+		},
 		Encoder: Encoder{
 			Listen: "127.0.0.1:8100", Name: "encoder-0", ArenaBytes: GiB, CacheBytes: 256 * MiB,
 			CrossEncoderCache: true, StoreMaxPendingItems: 32, StoreMaxPendingBytes: 2 * GiB,

@@ -285,7 +285,7 @@ func TestValidate(t *testing.T) {
 	f(RoleUp, "store.kind", "redis", "ram or mooncake or none")
 	f(RoleEncoder, "store.kind", "redis", "ram or mooncake or none")
 	f(RoleStore, "store.kind", "mooncake", "mooncake_master", "set it to ram")
-	f(RoleEncoder, "store.mooncake_client", "nonsense") // of no interest to a ram Store
+	f(RoleEncoder, "mooncake.client", "nonsense") // of no interest to a ram Store
 	f(RoleStore, "store.kind", "none", "turned off")
 	f(RoleEncoder, "store.ttl", "1ms", "at least 1s")
 	f(RoleEncoder, "store.ttl", "-1h", "at least 1s")
@@ -352,11 +352,11 @@ func TestModelPair(t *testing.T) {
 func TestMooncakeClientIsAnAddressToCall(t *testing.T) {
 	for _, value := range []string{"", "host", ":50052", "127.0.0.1:0", "127.0.0.1:x", "127.0.0.1:65536"} {
 		for _, role := range []Role{RoleEncoder, RoleUp} {
-			l, err := Load(Input{Env: []string{"AFTERIMAGE_STORE_KIND=mooncake", "AFTERIMAGE_STORE_MOONCAKE_CLIENT=" + value}})
+			l, err := Load(Input{Env: []string{"AFTERIMAGE_STORE_KIND=mooncake", "AFTERIMAGE_MOONCAKE_CLIENT=" + value}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			check(t, l.Validate(role), "store.mooncake_client", value, "AFTERIMAGE_STORE_MOONCAKE_CLIENT", "HOST:PORT", "127.0.0.1:50052")
+			check(t, l.Validate(role), "mooncake.client", value, "AFTERIMAGE_MOONCAKE_CLIENT", "HOST:PORT", "127.0.0.1:50052")
 		}
 	}
 	l, err := Load(Input{Env: []string{"AFTERIMAGE_STORE_KIND=mooncake"}})
@@ -366,6 +366,9 @@ func TestMooncakeClientIsAnAddressToCall(t *testing.T) {
 	if err := errors.Join(l.Validate(RoleEncoder), l.Validate(RoleUp)); err != nil {
 		t.Errorf("the default address: %v", err)
 	}
+	l.Mooncake.ReadConnections, l.Mooncake.WriteConnections, l.Mooncake.CallTimeout = 65, 0, 0
+	check(t, l.Validate(RoleEncoder), "mooncake.read_connections", "at most 64", "mooncake.write_connections", "at least 1", "mooncake.call_timeout", "at least 1s")
+	l.Mooncake = DefaultConfig().Mooncake
 	l.Store.Bytes = 16*MiB - 1
 	check(t, l.Validate(RoleUp), "store.bytes", "at least 16MiB", "mooncake_client")
 	l, err = Load(Input{Env: []string{"AFTERIMAGE_STORE_KIND=mooncake", "AFTERIMAGE_STORE_TTL=1h", "AFTERIMAGE_STORE_TENANT_QUOTA_BYTES=1MiB"}})

@@ -47,6 +47,7 @@ func (l *Loaded) Validate(role Role) error {
 	c := checker{l: l, role: role}
 	c.shared()
 	c.store()
+	c.mooncake()
 	c.encoder()
 	c.prefill()
 	c.gateway()

@@ -17,7 +17,7 @@ import (
 // TestUpWithMooncake: two Encoders reuse each other's work through a real Mooncake cluster, requests are
 // served while its client is away, and reuse goes on when it is back.
 func TestUpWithMooncake(t *testing.T) {
-	u := startUp(t, append(pair(t, model.MLP), "--store-kind", "mooncake")...)
+	u := startUp(t, append(pair(t, model.MLP), "--store", "mooncake")...)
 	red := plain(t, color.RGBA{220, 20, 30, 255})
 	first := u.mustAsk(t, "0", red)
 	u.stored(t, "encoder-0", 1)
@@ -59,7 +59,7 @@ func TestUpWithMooncake(t *testing.T) {
 
 // Mooncake's programs know nothing of up, and still do not outlive it.
 func TestKilledUpLeavesNoMooncake(t *testing.T) {
-	u := startUp(t, "--engine", "device", "--store-kind", "mooncake")
+	u := startUp(t, "--engine", "device", "--store", "mooncake")
 	roles := u.roles()
 	for _, name := range []string{"mooncake-master", "mooncake-client"} {
 		if roles[name] == 0 {

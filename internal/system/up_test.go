@@ -179,9 +179,13 @@ func startUp(t *testing.T, args ...string) *upRun {
 		t.Fatalf("the table shows %v, want %d processes that are ready", u.address, want)
 	}
 	u.url = "http://" + u.address["gateway"]
-	// Connections are not kept: each request meets the fleet as it is.
-	u.client = &client.Client{Base: u.url, HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	u.client = clientOf(u.url)
 	return u
+}
+
+// clientOf returns a client that keeps no connections: each request meets the server as it is.
+func clientOf(url string) *client.Client {
+	return &client.Client{Base: url, HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 }
 
 // roles finds the processes of a run by the name of its directory, which is in the arguments of all roles

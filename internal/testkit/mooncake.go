@@ -46,6 +46,14 @@ type Mooncake struct {
 // needs them fails where they cannot be started.
 func StartMooncake(t testing.TB, cfg MooncakeConfig) *Mooncake {
 	t.Helper()
+	m := StartMooncakeMaster(t, cfg)
+	m.Client, m.port = m.AddNode(max(m.cfg.SegmentBytes, 0))
+	return m
+}
+
+// StartMooncakeMaster starts the master alone. Client is nil.
+func StartMooncakeMaster(t testing.TB, cfg MooncakeConfig) *Mooncake {
+	t.Helper()
 	cfg.SegmentBytes = cmp.Or(cfg.SegmentBytes, 256<<20)
 	cfg.LeaseTTL = cmp.Or(cfg.LeaseTTL, 200*time.Millisecond)
 	cfg.ClientTTL = cmp.Or(cfg.ClientTTL, 30*time.Second)
@@ -58,9 +66,14 @@ func StartMooncake(t testing.TB, cfg MooncakeConfig) *Mooncake {
 			"--eviction_high_watermark_ratio=0.90", "--eviction_ratio=0.05")
 	})
 	m.WaitMaster()
-	m.Client, m.port = m.AddNode(max(cfg.SegmentBytes, 0))
 	return m
 }
+
+// MasterAddr is where the master takes calls.
+func (m *Mooncake) MasterAddr() string { return "127.0.0.1:" + strconv.Itoa(m.rpc) }
+
+// Dir is the folder of the programs.
+func (m *Mooncake) Dir() string { return m.dir }
 
 // AddNode starts one more mooncake_client that gives segmentBytes to the Store, and returns it with
 // its port.
@@ -69,7 +82,7 @@ func (m *Mooncake) AddNode(segmentBytes int64) (*Process, int) {
 	port := FreePort(m.t)
 	p := StartProcess(m.t, "mooncake_client_"+strconv.Itoa(port), func() *exec.Cmd {
 		return m.command("mooncake_client", "--protocol=tcp", "--host=127.0.0.1", arg("port", port),
-			"--master_server_address=127.0.0.1:"+strconv.Itoa(m.rpc), "--metadata_server=P2PHANDSHAKE",
+			"--master_server_address="+m.MasterAddr(), "--metadata_server=P2PHANDSHAKE",
 			arg("global_segment_size", segmentBytes), "--threads=4", "--minloglevel=1")
 	})
 	m.WaitNode(port)
@@ -100,10 +113,13 @@ func (m *Mooncake) WaitMaster() {
 func (m *Mooncake) WaitClient() { m.t.Helper(); m.WaitNode(m.port) }
 
 // WaitNode waits until the mooncake_client at port takes calls. It opens its port last.
-func (m *Mooncake) WaitNode(port int) {
+func (m *Mooncake) WaitNode(port int) { m.t.Helper(); m.WaitAddr("127.0.0.1:" + strconv.Itoa(port)) }
+
+// WaitAddr is WaitNode for a mooncake_client that somebody else started.
+func (m *Mooncake) WaitAddr(address string) {
 	m.t.Helper()
 	m.wait("mooncake_client", func() bool {
-		c, err := net.DialTimeout("tcp", "127.0.0.1:"+strconv.Itoa(port), time.Second)
+		c, err := net.DialTimeout("tcp", address, time.Second)
 		if err != nil {
 			return false
 		}

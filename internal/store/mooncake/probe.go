@@ -36,19 +36,14 @@ type Finding struct {
 	Mend  string `json:"mend,omitempty"`
 }
 
-// StartCommand is how a mooncake_client is started for this client; HOST stands for names that only the
-// operator knows.
-const StartCommand = "MC_FORCE_TCP=1 MC_TCP_ENABLE_CONNECTION_POOL=1 MC_TCP_PROGRESS_TIMEOUT_SEC=5 MC_TCP_STATUS_TIMEOUT_SEC=5 " +
-	"MC_RPC_TIMEOUT_MS=2000 mooncake_client --protocol=tcp --host=HOST --port=50052 --master_server_address=MASTER:50051 " +
-	"--metadata_server=P2PHANDSHAKE --global_segment_size=4GB --threads=4 --minloglevel=1"
-
 // probeBytes is the size of the object that Probe stores, reads and removes.
 const probeBytes = 64 << 10
 
 // Probe looks at the mooncake_client of cfg and the cluster behind it, and reports line by line. It
-// stores and removes one small object. The first part that fails is the last finding.
-func Probe(ctx context.Context, cfg Config) []Finding {
-	p := &prober{cfg: cfg.withDefaults()}
+// stores and removes one small object. The first part that fails is the last finding. start is how the
+// mooncake_client would be started, for the mend.
+func Probe(ctx context.Context, cfg Config, start Server) []Finding {
+	p := &prober{cfg: cfg.withDefaults(), start: start}
 	for _, step := range []func(context.Context) bool{p.config, p.connect, p.release, p.master, p.memory, p.object} {
 		if !step(ctx) {
 			break
@@ -60,6 +55,7 @@ func Probe(ctx context.Context, cfg Config) []Finding {
 
 type prober struct {
 	cfg   Config
+	start Server
 	found []Finding
 	l     *link
 	a     *arena.Arena
@@ -88,7 +84,7 @@ func (p *prober) connect(ctx context.Context) bool {
 	case errors.As(err, &release):
 		return p.say(Fail, "release", "install mooncake 0.3.13.post1 on all hosts", "%v", err)
 	case errors.Is(err, unix.ECONNREFUSED):
-		return p.say(Fail, "mooncake_client", "start it: "+StartCommand, "nobody listens at %s", p.cfg.Addr)
+		return p.say(Fail, "mooncake_client", "start it: "+p.start.Command(), "nobody listens at %s", p.cfg.Addr)
 	case err != nil:
 		return p.say(Fail, "mooncake_client", "look whether something else listens at "+p.cfg.Addr, "no answer at %s: %v", p.cfg.Addr, err)
 	}

@@ -26,7 +26,7 @@ func wantFindings(t *testing.T, got []Finding, level Level, parts, text, mend st
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	m := testkit.StartMooncake(t, testkit.MooncakeConfig{SegmentBytes: -1})
-	probe := func() []Finding { return Probe(t.Context(), Config{Addr: m.Addr(), Logger: quiet}) }
+	probe := func() []Finding { return Probe(t.Context(), Config{Addr: m.Addr(), Logger: quiet}, Server{}) }
 	wantFindings(t, probe(), Fail, "mooncake_client release master memory object", "no space", "--global_segment_size")
 
 	m.AddNode(64 << 20)
@@ -46,7 +46,7 @@ func TestProbe(t *testing.T) {
 
 func TestProbeFails(t *testing.T) {
 	f := startFake(t)
-	probe := func() []Finding { return Probe(t.Context(), Config{Addr: f.addr, Logger: quiet}) }
+	probe := func() []Finding { return Probe(t.Context(), Config{Addr: f.addr, Logger: quiet}, Server{}) }
 
 	f.exist = func([]string) []int64 { return []int64{int64(codeRPCFailed)} }
 	wantFindings(t, probe(), Fail, "mooncake_client release master", "master unreachable", "mooncake_master")
@@ -63,5 +63,5 @@ func TestProbeFails(t *testing.T) {
 	f.layout = nil
 	wantFindings(t, probe(), Fail, "release", "none of the known", "0.3.13")
 
-	wantFindings(t, Probe(t.Context(), Config{Addr: "x"}), Fail, "configuration", `"x"`, "mooncake.client")
+	wantFindings(t, Probe(t.Context(), Config{Addr: "x"}, Server{}), Fail, "configuration", `"x"`, "mooncake.client")
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestParseMooncake(t *testing.T) {
-	def := Mooncake{Protocol: "rdma", Mode: "embedded", GlobalSegmentSize: 4 << 30, LocalBufferSize: 4 << 30, TenantID: "default"}
-	f := func(text string, change func(*Mooncake)) {
+func TestParseMooncakeFile(t *testing.T) {
+	def := MooncakeFile{Protocol: "rdma", Mode: "embedded", GlobalSegmentSize: 4 << 30, LocalBufferSize: 4 << 30, TenantID: "default"}
+	f := func(text string, change func(*MooncakeFile)) {
 		t.Helper()
-		got, err := ParseMooncake([]byte(text), func(w string) { t.Errorf("%s: warning %q", text, w) })
+		got, err := ParseMooncakeFile([]byte(text), func(w string) { t.Errorf("%s: warning %q", text, w) })
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			return
@@ -29,27 +29,27 @@ func TestParseMooncake(t *testing.T) {
 		}
 	}
 	f(`{}`, nil)
-	f(`{"metadata_server":"P2PHANDSHAKE","master_server_address":"h:50051","protocol":"tcp","device_name":"mlx5_0"}`, func(m *Mooncake) {
+	f(`{"metadata_server":"P2PHANDSHAKE","master_server_address":"h:50051","protocol":"tcp","device_name":"mlx5_0"}`, func(m *MooncakeFile) {
 		m.MetadataServer, m.MasterServerAddress, m.Protocol, m.DeviceName = "P2PHANDSHAKE", "h:50051", "tcp", "mlx5_0"
 	})
-	f(`{"mode":"standalone-store","global_segment_size":0}`, func(m *Mooncake) { m.Mode, m.GlobalSegmentSize = "standalone-store", 0 })
+	f(`{"mode":"standalone-store","global_segment_size":0}`, func(m *MooncakeFile) { m.Mode, m.GlobalSegmentSize = "standalone-store", 0 })
 	f(`{"enable_offload":false}`, nil)
 	for text, n := range map[string]int64{
 		`123`: 123, `123.0`: 123, `1e6`: 1e6, `"123"`: 123, `"123.0"`: 123, `"4gb"`: 4 << 30, `"4 GB"`: 4 << 30, `"1.5Gb"`: 3 << 29,
 		`"512MB"`: 512 << 20, `"7kb"`: 7 << 10, `"9b"`: 9, `" 2mb "`: 2 << 20,
 	} {
-		f(`{"local_buffer_size":`+text+`}`, func(m *Mooncake) { m.LocalBufferSize = n })
-		f(`{"global_segment_size":`+text+`}`, func(m *Mooncake) { m.GlobalSegmentSize = n })
+		f(`{"local_buffer_size":`+text+`}`, func(m *MooncakeFile) { m.LocalBufferSize = n })
+		f(`{"global_segment_size":`+text+`}`, func(m *MooncakeFile) { m.GlobalSegmentSize = n })
 	}
 	for text, id := range map[string]string{`null`: "default", `""`: "default", `"  "`: "default", `" team "`: "team", `"default"`: "default"} {
-		f(`{"tenant_id":`+text+`}`, func(m *Mooncake) { m.TenantID = id })
+		f(`{"tenant_id":`+text+`}`, func(m *MooncakeFile) { m.TenantID = id })
 	}
 }
 
 func TestParseMooncakeRefusals(t *testing.T) {
 	f := func(text string, wants ...string) {
 		t.Helper()
-		_, err := ParseMooncake([]byte(text), nil)
+		_, err := ParseMooncakeFile([]byte(text), nil)
 		check(t, err, wants...)
 	}
 	f(`{"enable_offload":true}`, "cross_encoder_cache supports a RAM Store; disable enable_offload")
@@ -81,7 +81,7 @@ func TestParseMooncakeRefusals(t *testing.T) {
 // The file is shared with others: their keys are named once, and do no harm.
 func TestParseMooncakeWarnsOnce(t *testing.T) {
 	var lines []string
-	_, err := ParseMooncake([]byte(`{"zzz":1,"enable_ssd_offload":true,"ssd_offload_path":"/x","protocol":"tcp"}`), func(s string) { lines = append(lines, s) })
+	_, err := ParseMooncakeFile([]byte(`{"zzz":1,"enable_ssd_offload":true,"ssd_offload_path":"/x","protocol":"tcp"}`), func(s string) { lines = append(lines, s) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,26 +95,26 @@ func TestLoadMooncake(t *testing.T) {
 	if err := os.WriteFile(path, []byte(`{"protocol":"tcp"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m, err := LoadMooncake([]string{"X=1", "MOONCAKE_CONFIG_PATH=" + path}, nil)
+	m, err := LoadMooncakeFile([]string{"X=1", "MOONCAKE_CONFIG_PATH=" + path}, nil)
 	if err != nil || m.Protocol != "tcp" {
 		t.Errorf("got %+v, %v", m, err)
 	}
 	for _, env := range [][]string{nil, {"MOONCAKE_CONFIG_PATH="}} {
-		_, err = LoadMooncake(env, nil)
+		_, err = LoadMooncakeFile(env, nil)
 		if err == nil || err.Error() != "The environment variable 'MOONCAKE_CONFIG_PATH' is not set." {
 			t.Errorf("with %q: %v", env, err)
 		}
 	}
-	_, err = LoadMooncake([]string{"MOONCAKE_CONFIG_PATH=/does/not/exist"}, nil)
+	_, err = LoadMooncakeFile([]string{"MOONCAKE_CONFIG_PATH=/does/not/exist"}, nil)
 	check(t, err, "MOONCAKE_CONFIG_PATH", "/does/not/exist")
 	if err := os.WriteFile(path, []byte(`{"a":"`+strings.Repeat("x", maxFileBytes)+`"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = LoadMooncake([]string{"MOONCAKE_CONFIG_PATH=" + path}, nil)
+	_, err = LoadMooncakeFile([]string{"MOONCAKE_CONFIG_PATH=" + path}, nil)
 	check(t, err, path, "at most 1MiB")
 	if err := os.WriteFile(path, []byte(`{"mode":1}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = LoadMooncake([]string{"MOONCAKE_CONFIG_PATH=" + path}, nil)
+	_, err = LoadMooncakeFile([]string{"MOONCAKE_CONFIG_PATH=" + path}, nil)
 	check(t, err, path, "mode is 1")
 }

@@ -25,8 +25,8 @@ const (
 	MooncakeStandalone = "standalone-store"
 )
 
-// Mooncake is what the file of MOONCAKE_CONFIG_PATH says. Sizes are bytes.
-type Mooncake struct {
+// MooncakeFile is what the file of MOONCAKE_CONFIG_PATH says. Sizes are bytes.
+type MooncakeFile struct {
 	MetadataServer      string // "P2PHANDSHAKE" or a URL
 	MasterServerAddress string // host:port
 	Protocol            string // "rdma", "tcp"
@@ -37,57 +37,63 @@ type Mooncake struct {
 	TenantID            string // "default" stands for none
 }
 
-// ErrNoMooncakeFile is LoadMooncake's error where the environment names no file.
+// ErrNoMooncakeFile is LoadMooncakeFile's error where the environment names no file.
 //
 //lint:ignore ST1005 the words are vLLM's own, which people search for
 var ErrNoMooncakeFile = errors.New("The environment variable 'MOONCAKE_CONFIG_PATH' is not set.")
 
-// LoadMooncake reads the file that the environment env names. warn gets one line per parse at most, about
+// LoadMooncakeFile reads the file that the environment env names. warn gets one line per parse at most, about
 // the keys that nothing reads.
-func LoadMooncake(env []string, warn func(string)) (Mooncake, error) {
-	path := ""
-	for _, kv := range env {
-		if name, value, ok := strings.Cut(kv, "="); ok && name == MooncakeEnv {
-			path = value
-		}
-	}
+func LoadMooncakeFile(env []string, warn func(string)) (MooncakeFile, error) {
+	path := MooncakeFilePath(env)
 	if path == "" {
-		return Mooncake{}, ErrNoMooncakeFile
+		return MooncakeFile{}, ErrNoMooncakeFile
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return Mooncake{}, fmt.Errorf("%s: %w", MooncakeEnv, err)
+		return MooncakeFile{}, fmt.Errorf("%s: %w", MooncakeEnv, err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	switch {
 	case err != nil:
-		return Mooncake{}, fmt.Errorf("%s: %w", MooncakeEnv, err)
+		return MooncakeFile{}, fmt.Errorf("%s: %w", MooncakeEnv, err)
 	case len(text) > maxFileBytes:
-		return Mooncake{}, fmt.Errorf("%s: %s: not a JSON file of at most %v", MooncakeEnv, path, Bytes(maxFileBytes))
+		return MooncakeFile{}, fmt.Errorf("%s: %s: not a JSON file of at most %v", MooncakeEnv, path, Bytes(maxFileBytes))
 	}
-	m, err := ParseMooncake(text, warn)
+	m, err := ParseMooncakeFile(text, warn)
 	if err != nil {
 		return m, fmt.Errorf("%s: %s: %w", MooncakeEnv, path, err)
 	}
 	return m, nil
 }
 
-// ParseMooncake reads the text of such a file. It is lenient where the file is shared: keys of others are
+// MooncakeFilePath returns the path of the file that env names; "" if it names none.
+func MooncakeFilePath(env []string) string {
+	path := ""
+	for _, kv := range env {
+		if name, value, ok := strings.Cut(kv, "="); ok && name == MooncakeEnv {
+			path = value
+		}
+	}
+	return path
+}
+
+// ParseMooncakeFile reads the text of such a file. It is lenient where the file is shared: keys of others are
 // warned about, and sizes may be numbers, numbers in quotes, or have a unit. It is strict about types: a
 // boolean is no number.
-func ParseMooncake(text []byte, warn func(string)) (Mooncake, error) {
+func ParseMooncakeFile(text []byte, warn func(string)) (MooncakeFile, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	var file map[string]any
 	if err := dec.Decode(&file); err != nil {
-		return Mooncake{}, fmt.Errorf("not a JSON object: %w", err)
+		return MooncakeFile{}, fmt.Errorf("not a JSON object: %w", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Mooncake{}, errors.New("not a JSON object: there is more behind it")
+		return MooncakeFile{}, errors.New("not a JSON object: there is more behind it")
 	}
 	r := mooncakeReader{file: file}
-	m := Mooncake{
+	m := MooncakeFile{
 		MetadataServer:      r.text("metadata_server", ""),
 		MasterServerAddress: r.text("master_server_address", ""),
 		Protocol:            r.text("protocol", "rdma"),
@@ -108,7 +114,7 @@ func ParseMooncake(text []byte, warn func(string)) (Mooncake, error) {
 }
 
 // check holds values against each other.
-func (m *Mooncake) check(r *mooncakeReader) {
+func (m *MooncakeFile) check(r *mooncakeReader) {
 	fault := func(format string, args ...any) { r.errs = append(r.errs, fmt.Errorf(format, args...)) }
 	switch {
 	case m.Mode != MooncakeEmbedded && m.Mode != MooncakeStandalone:
