@@ -105,12 +105,16 @@ func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.E
 	spec, own := eng.Spec(), cfg.Encoder
 	local := cache.NewWith(cache.Config{MaxBytes: int64(own.CacheBytes), Arena: memory})
 	parts.add(func() error { local.Close(); return nil })
+	ns, naming, err := namesOf(cfg, spec)
+	if err != nil {
+		return nil, err
+	}
 	shared, err := dialStore(ctx, cfg, p, memory, state, parts)
 	if err != nil {
 		return nil, err
 	}
 	publisher, err := publish.New(publish.Config{
-		Store: shared, Protocol: protocol, Admission: publish.Admission(own.Admission), MaxPendingItems: own.StoreMaxPendingItems,
+		Store: shared, Protocol: ns.Protocol, Admission: publish.Admission(own.Admission), MaxPendingItems: own.StoreMaxPendingItems,
 		MaxPendingBytes: int64(own.StoreMaxPendingBytes), TTL: time.Duration(cfg.Store.TTL), Logger: p.log,
 	})
 	if err != nil {
@@ -122,7 +126,7 @@ func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.E
 		return publisher.Close(ctx)
 	})
 	resolver, err := resolve.New(resolve.Config{
-		Cache: local, Store: shared, Protocol: protocol, ReadBufferBytes: int64(own.StoreReadBufferBytes),
+		Cache: local, Store: shared, Protocol: ns.Protocol, KeepWrong: naming != nil, ReadBufferBytes: int64(own.StoreReadBufferBytes),
 		Reap: publisher.Err, Sighted: publisher.Sighted, ReadOrRecompute: own.ReadOrRecompute, Hedge: own.Hedge, Logger: p.log,
 	})
 	if err != nil {
@@ -139,14 +143,29 @@ func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.E
 	p.registry.MustRegister(resolver.Metrics(), publisher.Metrics())
 	return encoder.New(encoder.Config{
 		Name: p.name, Version: version, Model: cfg.Model.Name, Engine: eng,
-		Namespace: embedding.Namespace{
-			Prefix: own.EmbeddingCachePrefix, Model: cmp.Or(own.EmbeddingModelIdentity, cfg.Model.Name, spec.Model),
-			Revision: cfg.Model.Revision, Encoder: spec.Fingerprint, DType: spec.DType, Protocol: protocol,
-		},
+		Namespace: ns, VLLM: naming,
 		Arena: memory, Cache: local, Resolver: resolver, Publisher: publisher, Sender: sender,
 		Limits: mediaLimits(cfg.Media), MaxItems: encodeMaxItems, MaxBodyBytes: encodeMaxBytes, MaxQueue: encodeMaxQueue,
 		DeliverTimeout: deliverTimeout, Registry: p.registry, Logger: p.log,
 	})
+}
+
+// namesOf returns how objects are named, and with v3 how vLLM names pictures.
+func namesOf(cfg config.Config, spec engine.EncoderSpec) (embedding.Namespace, *embedding.VLLMNaming, error) {
+	own := cfg.Encoder
+	ns := embedding.Namespace{
+		Prefix: own.EmbeddingCachePrefix, Model: cmp.Or(own.EmbeddingModelIdentity, cfg.Model.Name, spec.Model),
+		Revision: cfg.Model.Revision, Encoder: spec.Fingerprint, DType: spec.DType, Protocol: protocol,
+	}
+	if own.Protocol != config.ProtocolV3 {
+		return ns, nil, nil
+	}
+	var err error
+	if ns.DType, err = embedding.ParseDType(own.VLLMDType); err != nil {
+		return ns, nil, err
+	}
+	ns.Model, ns.Encoder, ns.Protocol = cmp.Or(own.EmbeddingModelIdentity, own.VLLMModel), own.VLLMEncoder, embedding.V3
+	return ns, &embedding.VLLMNaming{Model: own.VLLMModel, Hash: own.VLLMHash}, nil
 }
 
 // dialStore returns the shared Store behind its guard, or nil when this Encoder shares nothing. A Store

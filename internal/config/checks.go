@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"afterimage/internal/embedding"
 	"afterimage/internal/engine/device"
 )
 
@@ -160,6 +161,32 @@ func (c *checker) encoder() {
 	c.oneOf("encoder.on_unconfirmed", e.OnUnconfirmed, "drain", "exit")
 	c.oneOf("encoder.admission", e.Admission, "always", "second-sighting")
 	c.producer(e)
+	c.oneOf("encoder.protocol", e.Protocol, ProtocolA1, ProtocolV3)
+	if e.Protocol == ProtocolV3 {
+		c.interchange(e)
+	}
+}
+
+// interchange checks what an Encoder needs that shares a Store with vLLM.
+func (c *checker) interchange(e *Encoder) {
+	switch cfg := &c.l.Config; {
+	case !e.CrossEncoderCache:
+		c.fault("encoder.protocol", "the format of objects in a Store, while encoder.cross_encoder_cache is off; turn that on, or leave this at %s", ProtocolA1)
+	case cfg.Store.Kind != StoreMooncake:
+		c.fault("encoder.protocol", "vLLM shares embeddings through Mooncake alone; set store.kind to %s, or leave this at %s", StoreMooncake, ProtocolA1)
+	case cfg.Engine.Kind == EngineDevice:
+		c.fault("encoder.protocol", "engine.kind is %s, whose numbers are made up, and vLLM would take them for real ones; leave this at %s", EngineDevice, ProtocolA1)
+	}
+	if e.VLLMModel == "" {
+		c.fault("encoder.vllm_model", "missing; give the model path or name exactly as vLLM is given it: names of pictures depend on it")
+	}
+	if e.VLLMEncoder == "" {
+		c.fault("encoder.vllm_encoder", "missing; give the text between @encoder: and @dtype: of vLLM's keys, %s if vLLM sets nothing for its multimodal encoder", embedding.VLLMDefaultEncoder)
+	}
+	if _, err := embedding.ParseDType(e.VLLMDType); err != nil {
+		c.fault("encoder.vllm_dtype", "unknown; use bfloat16, float16 or float32, as vLLM has it")
+	}
+	c.oneOf("encoder.vllm_hash", e.VLLMHash, "blake3", "sha256", "sha512")
 }
 
 // producer refuses what an Encoder that shares its work cannot do, in the words of vLLM, which people

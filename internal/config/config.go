@@ -2,7 +2,11 @@
 
 package config
 
-import "time"
+import (
+	"time"
+
+	"afterimage/internal/embedding"
+)
 
 // Config is the configuration of every role. A role reads its own table and the shared ones.
 type Config struct {
@@ -75,9 +79,15 @@ type Encoder struct {
 	CrossEncoderCache      bool   `toml:"cross_encoder_cache" key:"encoder.cross_encoder_cache" negatable:"" help:"Take embeddings of other Encoders from the Store and publish own ones."`
 	EmbeddingCachePrefix   string `toml:"embedding_cache_prefix" key:"encoder.embedding_cache_prefix" placeholder:"TEXT" help:"Put before every Store key, to keep fleets that share one Store apart."`
 	EmbeddingModelIdentity string `toml:"embedding_model_identity" key:"encoder.embedding_model_identity" placeholder:"TEXT" help:"Model name in Store keys. Empty takes the model's own; set it where equal models have different names."`
-	StoreMaxPendingItems   int    `toml:"store_max_pending_items" key:"encoder.store_max_pending_items" placeholder:"N" help:"Embeddings that wait to be published. One more is dropped and counted; its request is served."`
-	StoreMaxPendingBytes   Bytes  `toml:"store_max_pending_bytes" key:"encoder.store_max_pending_bytes" placeholder:"SIZE" help:"The same limit in bytes."`
-	StoreReadBufferBytes   Bytes  `toml:"store_read_buffer_bytes" key:"encoder.store_read_buffer_bytes" placeholder:"SIZE" help:"Memory for the objects that are being read from the Store, by all requests together. More are read in turn, a larger one is encoded. Reads on loan need none."`
+	Protocol               string `toml:"protocol" key:"encoder.protocol" placeholder:"FORMAT" help:"Format of objects in the Store: a1, Afterimage's own, or v3, to share embeddings with vLLM's Encoders through Mooncake. v3 needs vllm_model, has no checksums, and is the same for all tenants."`
+	VLLMModel              string `toml:"vllm_model" key:"encoder.vllm_model" placeholder:"PATH" help:"With v3: the model path or name exactly as vLLM is given it. It is part of the names of pictures, and of keys without embedding_model_identity."`
+	VLLMEncoder            string `toml:"vllm_encoder" key:"encoder.vllm_encoder" placeholder:"TEXT" help:"With v3: the encoder field of vLLM's keys, a hash of its settings for the multimodal encoder. The default is that of a vLLM that sets none."`
+	VLLMDType              string `toml:"vllm_dtype" key:"encoder.vllm_dtype" placeholder:"DTYPE" help:"With v3: vLLM's model dtype, bfloat16, float16 or float32. Embeddings are converted to it on their way to the Store, and back."`
+	VLLMHash               string `toml:"vllm_hash" key:"encoder.vllm_hash" placeholder:"HASH" help:"With v3: the hash of vLLM's names of pictures, as its VLLM_MM_HASHER_ALGORITHM: blake3, sha256 or sha512."`
+
+	StoreMaxPendingItems int   `toml:"store_max_pending_items" key:"encoder.store_max_pending_items" placeholder:"N" help:"Embeddings that wait to be published. One more is dropped and counted; its request is served."`
+	StoreMaxPendingBytes Bytes `toml:"store_max_pending_bytes" key:"encoder.store_max_pending_bytes" placeholder:"SIZE" help:"The same limit in bytes."`
+	StoreReadBufferBytes Bytes `toml:"store_read_buffer_bytes" key:"encoder.store_read_buffer_bytes" placeholder:"SIZE" help:"Memory for the objects that are being read from the Store, by all requests together. More are read in turn, a larger one is encoded. Reads on loan need none."`
 
 	OnUnconfirmed   string `toml:"on_unconfirmed" key:"encoder.on_unconfirmed" placeholder:"WHAT" help:"When the Store cannot say whether it still uses memory of this Encoder: drain gives up the memory and goes on; exit ends the process, as vLLM does."`
 	Admission       string `toml:"admission" key:"encoder.admission" placeholder:"WHICH" help:"Embeddings to publish: always all, or at their second-sighting, so that pictures seen once push nothing out of the Store."`
@@ -150,6 +160,12 @@ const (
 	StoreNone     = "none"
 )
 
+// The formats that encoder.protocol takes.
+const (
+	ProtocolA1 = string(embedding.A1)
+	ProtocolV3 = string(embedding.V3)
+)
+
 // DefaultConfig returns the values that hold where nothing else is said.
 func DefaultConfig() Config {
 	return Config{
@@ -162,7 +178,8 @@ func DefaultConfig() Config {
 		},
 		Encoder: Encoder{
 			Listen: "127.0.0.1:8100", Name: "encoder-0", ArenaBytes: GiB, CacheBytes: 256 * MiB,
-			CrossEncoderCache: true, StoreMaxPendingItems: 32, StoreMaxPendingBytes: 2 * GiB,
+			CrossEncoderCache: true, Protocol: ProtocolA1, VLLMEncoder: embedding.VLLMDefaultEncoder, VLLMDType: "bfloat16", VLLMHash: "blake3",
+			StoreMaxPendingItems: 32, StoreMaxPendingBytes: 2 * GiB,
 			StoreReadBufferBytes: 128 * MiB, OnUnconfirmed: "drain", Admission: "always",
 			TensorParallelSize: 1, PipelineParallelSize: 1, DataParallelSize: 1,
 			Modalities: []string{"image"}, MMProcessorCacheGB: 4,

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -376,4 +377,33 @@ func TestMooncakeClientIsAnAddressToCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, l.Validate(RoleUp), "store.ttl", "until it needs the room", "store.tenant_quota_bytes", "at its master")
+}
+
+func TestSharingWithVLLM(t *testing.T) {
+	good := []string{"AFTERIMAGE_STORE_KIND=mooncake", "AFTERIMAGE_ENCODER_PROTOCOL=v3", "AFTERIMAGE_ENCODER_VLLM_MODEL=models/m"}
+	f := func(env string, wants ...string) {
+		t.Helper()
+		for _, role := range []Role{RoleEncoder, RoleUp} {
+			l, err := Load(Input{Env: append(slices.Clone(good), env)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Validate(role); len(wants) > 0 {
+				check(t, err, wants...)
+			} else if err != nil {
+				t.Errorf("%s with %s: %v", role, env, err)
+			}
+		}
+	}
+	f("X=1")
+	f("AFTERIMAGE_ENCODER_VLLM_DTYPE=float32")
+	f("AFTERIMAGE_ENCODER_VLLM_HASH=sha512")
+	f("AFTERIMAGE_ENCODER_PROTOCOL=v2", "encoder.protocol", "a1 or v3")
+	f("AFTERIMAGE_ENCODER_VLLM_MODEL=", "encoder.vllm_model", "exactly as vLLM")
+	f("AFTERIMAGE_ENCODER_VLLM_ENCODER=", "encoder.vllm_encoder", "8658476b2a0fa47e54f56cb92e3f1162")
+	f("AFTERIMAGE_ENCODER_VLLM_DTYPE=int8", "encoder.vllm_dtype", "bfloat16, float16 or float32")
+	f("AFTERIMAGE_ENCODER_VLLM_HASH=md5", "encoder.vllm_hash", "sha512")
+	f("AFTERIMAGE_STORE_KIND=ram", "encoder.protocol", "set store.kind to mooncake")
+	f("AFTERIMAGE_ENGINE_KIND=device", "encoder.protocol", "made up")
+	f("AFTERIMAGE_ENCODER_CROSS_ENCODER_CACHE=false", "encoder.protocol", "cross_encoder_cache is off")
 }

@@ -58,6 +58,7 @@ type Announcement struct {
 
 	// Encoder only.
 	Namespace  *embedding.Namespace  `json:"namespace,omitempty"`
+	VLLM       *embedding.VLLMNaming `json:"vllm,omitempty"` // names pictures as vLLM does; with a namespace of v3
 	Processing *embedding.Processing `json:"processing,omitempty"`
 	MaxRows    int                   `json:"max_rows,omitempty"`
 

@@ -36,6 +36,9 @@ var selfCheckVectors = []struct {
 		p := Processing{Background: [3]uint8{1, 2, 3}, IgnoreOrientation: true, Square: 224, MinPixels: 3136, MaxPixels: 12845056}
 		return string(NewIdentifier(DigestOf([]byte("afterimage")), p, true, []byte("salt")))
 	}, "eab558fcd6a99cc30122c7723151dd4070d8eec379c8330a186f9068c5eff0fd"},
+	{"an identifier of vLLM", func() string {
+		return string(VLLMNaming{Model: "models/m", Hash: "sha256"}.Identifier([]byte("afterimage"), false))
+	}, "dc42b0202d1b788522515b1358fb0e322d0753775b3eec09228b95070f0702d7"},
 	{"a key", func() string { return string(selfCheckKey(A1)) },
 		"team@embedding@model:m@revision:default@encoder:e@dtype:torch.float16@protocol:a1@id:x"},
 	{"a v3 object", func() string { return hex.EncodeToString(selfCheckObject(V3)) },

@@ -28,11 +28,13 @@ import (
 // Config wires an Encoder. The Encoder owns none of its parts: whoever made them closes them, after
 // Close.
 type Config struct {
-	Name      string // unique in the fleet, e.g. "encoder-0"
-	Version   string
-	Model     string // name to serve under; "" takes the engine's
-	Engine    engine.Encoder
+	Name    string // unique in the fleet, e.g. "encoder-0"
+	Version string
+	Model   string // name to serve under; "" takes the engine's
+	Engine  engine.Encoder
+	// Namespace names objects. With Protocol V3 its fields are vLLM's, and VLLM is required.
 	Namespace embedding.Namespace
+	VLLM      *embedding.VLLMNaming
 	Arena     *arena.Arena
 	Cache     *cache.Cache
 	Resolver  *resolve.Resolver
@@ -75,9 +77,8 @@ func New(cfg Config) (*Encoder, error) {
 	}
 	spec := cfg.Engine.Spec()
 	spec.Model = cmp.Or(cfg.Model, spec.Model)
-	if cfg.Namespace.DType != spec.DType || cfg.Namespace.Encoder != spec.Fingerprint {
-		return nil, fmt.Errorf("encoder: namespace %s does not belong to the engine (dtype %s, fingerprint %s)",
-			cfg.Namespace, spec.DType, spec.Fingerprint)
+	if err := checkNames(cfg, spec); err != nil {
+		return nil, err
 	}
 	var boot [8]byte
 	rand.Read(boot[:])
@@ -93,6 +94,22 @@ func New(cfg Config) (*Encoder, error) {
 	return e, nil
 }
 
+// checkNames refuses names that say something else of objects than what they are.
+func checkNames(cfg Config, spec engine.EncoderSpec) error {
+	ns := cfg.Namespace
+	switch {
+	case ns.Protocol == embedding.V3 && cfg.VLLM == nil:
+		return fmt.Errorf("encoder: namespace %s without vLLM's naming of pictures", ns)
+	case ns.Protocol == embedding.V3:
+		return cfg.VLLM.Validate()
+	case cfg.VLLM != nil:
+		return fmt.Errorf("encoder: namespace %s with vLLM's naming of pictures", ns)
+	case ns.DType != spec.DType || ns.Encoder != spec.Fingerprint:
+		return fmt.Errorf("encoder: namespace %s does not belong to the engine (dtype %s, fingerprint %s)", ns, spec.DType, spec.Fingerprint)
+	}
+	return nil
+}
+
 // Announcement says what this Encoder is.
 func (e *Encoder) Announcement() control.Announcement {
 	ns, rules := e.cfg.Namespace, e.spec.Processing
@@ -100,7 +117,7 @@ func (e *Encoder) Announcement() control.Announcement {
 		Role: "encoder", Name: e.cfg.Name, Boot: e.boot, Version: e.cfg.Version,
 		Model: e.spec.Model, Engine: e.spec.Engine, Cols: e.spec.Cols, DType: e.spec.DType,
 		Modelled: e.spec.Modelled, Ready: true,
-		Namespace: &ns, Processing: &rules, MaxRows: e.spec.MaxRows,
+		Namespace: &ns, VLLM: e.cfg.VLLM, Processing: &rules, MaxRows: e.spec.MaxRows,
 		Running: int(e.running.Load()), Waiting: int(e.waiting.Load()),
 	}
 }
@@ -114,7 +131,10 @@ func (e *Encoder) layout(ctx context.Context, width, height int) (embedding.Layo
 	return l, nil
 }
 
-// contract returns what an object of this layout must satisfy.
+// format is that of the objects in the cache and the Store.
+func (e *Encoder) format() embedding.Protocol { return e.cfg.Namespace.Protocol }
+
+// contract returns what an object of this layout in the cache or the Store must satisfy.
 func (e *Encoder) contract(l embedding.Layout) embedding.Contract {
-	return embedding.Contract{Rows: l.Rows(), Cols: e.spec.Cols, DType: e.spec.DType}
+	return embedding.Contract{Rows: l.Rows(), Cols: e.spec.Cols, DType: e.cfg.Namespace.DType}
 }

@@ -75,9 +75,9 @@ func (e *Encoder) resolve(ctx context.Context, items []*item) {
 	}
 }
 
-// meta describes an item's object.
+// meta describes an item's object in the cache and the Store.
 func (e *Encoder) meta(it *item) embedding.Meta {
-	return embedding.Meta{Rows: it.layout.Rows(), Cols: e.spec.Cols, DType: e.spec.DType, Layout: it.layout}
+	return embedding.Meta{Rows: it.layout.Rows(), Cols: e.spec.Cols, DType: e.cfg.Namespace.DType, Layout: it.layout}
 }
 
 // encode computes an object for an item that was found nowhere.
@@ -150,14 +150,11 @@ func acquire(ctx context.Context, c chan struct{}) error {
 func (e *Encoder) run(ctx context.Context, it *item, px media.Pixels, asked time.Time) (*arena.Buf, error) {
 	e.running.Add(1)
 	defer e.running.Add(-1)
-	format := e.cfg.Namespace.Protocol
-	buf, err := e.reserve(format.ObjectBytes(it.layout, e.spec.Cols, e.spec.DType))
+	buf, payload, err := e.room(it)
 	if err != nil {
 		return nil, err
 	}
-	defer buf.Abort()
-	payload := buf.Bytes()[format.PayloadOffset(it.layout):]
-	payload = payload[:e.contract(it.layout).PayloadBytes()]
+	defer buf.Abort() // of what the engine wrote into, unless that is committed
 	start := time.Now()
 	if err := e.cfg.Engine.Encode(context.WithoutCancel(ctx), px, payload); err != nil {
 		return nil, err
@@ -166,10 +163,14 @@ func (e *Encoder) run(ctx context.Context, it *item, px media.Pixels, asked time
 	e.metrics.encodes.Inc()
 	e.cfg.Resolver.Estimator().ObserveEncode(int64(len(payload)), time.Since(asked))
 	meta := e.meta(it)
-	if err := format.Seal(buf.Bytes(), it.key, meta); err != nil {
+	if e.converts() {
+		buf, err = e.seal(e.format(), it, meta, payload, e.spec.DType)
+	} else if err = e.format().Seal(buf.Bytes(), it.key, meta); err == nil {
+		buf.Commit()
+	}
+	if err != nil {
 		return nil, err
 	}
-	buf.Commit()
 	e.cfg.Cache.Put(it.key, buf, meta)
 	e.cfg.Publisher.Publish(it.key, buf, meta)
 	return buf, nil
@@ -209,9 +210,14 @@ func (e *Encoder) deliver(ctx context.Context, it *item) error {
 	if len(it.req.Grants) == 0 {
 		return e.keep(ctx, it)
 	}
+	parcel, err := e.parcel(it)
+	if err != nil {
+		return &deliveryError{err}
+	}
+	defer parcel.Release()
 	errs := make(chan error, len(it.req.Grants))
 	for _, g := range it.req.Grants {
-		go func() { errs <- e.cfg.Sender.Send(ctx, g, it.buf) }()
+		go func() { errs <- e.cfg.Sender.Send(ctx, g, parcel) }()
 	}
 	var first error
 	for range it.req.Grants {

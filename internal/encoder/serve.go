@@ -58,7 +58,7 @@ func (e *Encoder) serveGeometry(w http.ResponseWriter, r *http.Request) {
 		}
 		resp.Sizes = append(resp.Sizes, control.Geometry{
 			Rows: l.Rows(), Tokens: l.KVCells(),
-			Bytes: e.cfg.Namespace.Protocol.ObjectBytes(l, e.spec.Cols, e.spec.DType),
+			Bytes: wire.ObjectBytes(l, e.spec.Cols, e.spec.DType),
 		})
 	}
 	reply(w, http.StatusOK, resp)

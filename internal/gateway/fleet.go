@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"afterimage/internal/control"
+	"afterimage/internal/embedding"
 	"afterimage/internal/proxy"
 )
 
@@ -114,6 +115,8 @@ func (f *fleet) probe(ctx context.Context, i int) {
 		is.Why = fmt.Sprintf("it is a %s, configured as %s", seen.Role, role)
 	case role == "encoder" && (seen.Namespace == nil || seen.Processing == nil):
 		is.Why = "it announces no namespace or no processing rules"
+	case role == "encoder" && naming(seen) != nil:
+		is.Why = naming(seen).Error()
 	case !seen.Ready:
 		is.Seen, is.Known, is.Why = seen, true, "not ready: "+seen.Reason
 	default:
@@ -127,6 +130,17 @@ func (f *fleet) probe(ctx context.Context, i int) {
 		}
 		f.log.Log(ctx, level, "worker", is.about(role)...)
 	}
+}
+
+// naming says why pictures cannot be named as an Encoder announces it, or nil.
+func naming(a control.Announcement) error {
+	switch v3 := a.Namespace.Protocol == embedding.V3; {
+	case v3 != (a.VLLM != nil):
+		return fmt.Errorf("it announces namespace %s, and vLLM's naming of pictures: %v", a.Namespace, a.VLLM != nil)
+	case v3:
+		return a.VLLM.Validate()
+	}
+	return nil
 }
 
 // about is w for the log: what is not known, and the reason of a worker that is up, are left out.

@@ -163,7 +163,11 @@ func (g *Gateway) name(ctx context.Context, e worker, images []*image) error {
 	}
 	for i, m := range images {
 		m.geo = geo[i]
-		m.id = embedding.NewIdentifier(m.digest, *e.Seen.Processing, m.info.Alpha, g.cfg.Salt)
+		if e.Seen.VLLM != nil { // vLLM has no salt
+			m.id = e.Seen.VLLM.Identifier(m.file, m.info.RGB)
+		} else {
+			m.id = embedding.NewIdentifier(m.digest, *e.Seen.Processing, m.info.Alpha, g.cfg.Salt)
+		}
 		m.key = e.Seen.Namespace.Key(m.id)
 		m.want = embedding.Contract{Rows: geo[i].Rows, Cols: e.Seen.Cols, DType: e.Seen.DType}
 	}

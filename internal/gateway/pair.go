@@ -58,8 +58,12 @@ func (s *snapshot) pairNamespaces() {
 	ref := s.Encoders[i].Seen
 	for j := i + 1; j < len(s.Encoders); j++ {
 		w := &s.Encoders[j]
-		if w.Up && *w.Seen.Namespace != *ref.Namespace {
+		switch {
+		case !w.Up:
+		case *w.Seen.Namespace != *ref.Namespace:
 			w.unfit("namespace %s, but %s has %s", w.Seen.Namespace, ref.Name, ref.Namespace)
+		case w.Seen.VLLM != nil && ref.VLLM != nil && *w.Seen.VLLM != *ref.VLLM:
+			w.unfit("pictures named as vLLM does for %+v, but %s does for %+v", *w.Seen.VLLM, ref.Name, *ref.VLLM)
 		}
 	}
 }

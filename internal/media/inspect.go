@@ -16,6 +16,9 @@ type Info struct {
 	// Alpha says that the background may show through. When it is false, Processing.Background
 	// changes no pixel.
 	Alpha bool
+	// RGB says that the file holds plain 24-bit colour: no palette, grey, CMYK or channel of
+	// transparency. vLLM's names depend on it.
+	RGB bool
 }
 
 // Size returns the width and height that Decode gives under p.
@@ -39,7 +42,7 @@ func Inspect(data []byte, l Limits) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	i := Info{Format: h.format, Width: h.width, Height: h.height, Orientation: h.orientation, Alpha: h.alpha}
+	i := Info{Format: h.format, Width: h.width, Height: h.height, Orientation: h.orientation, Alpha: h.alpha, RGB: h.rgb}
 	if turned(h.orientation) {
 		i.Width, i.Height = h.height, h.width
 	}
@@ -51,7 +54,7 @@ type header struct {
 	format        string
 	width, height int
 	orientation   int
-	alpha         bool
+	alpha, rgb    bool
 	decoderBytes  int64     // upper bound of what the decoder of this format allocates
 	frame         webpFrame // WebP only: the frame to decode
 }

@@ -104,6 +104,7 @@ func jpegFrame(body []byte, progressive bool, h *header) error {
 	if h.width == 0 || h.height == 0 {
 		return refuse(ErrBadImage, "the JPEG header says %d x %d pixels", h.width, h.height)
 	}
+	h.rgb = body[5] == 3
 	h.decoderBytes = jpegDecoderBytes(body[6:], progressive, h.width, h.height)
 	return nil
 }

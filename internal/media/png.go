@@ -32,6 +32,7 @@ func readPNG(data []byte) (header, error) {
 	h.width, h.height = int(w), int(ht)
 	depth, colour, interlaced := ihdr[8], ihdr[9], ihdr[12] != 0
 	h.alpha = colour == pngGrayAlpha || colour == pngTrueAlpha
+	h.rgb = colour == pngTrue
 	walkPNG(data[33:], &h)
 	perPixel := int64(pngPixelBytes(colour, depth, h.alpha))
 	if interlaced {

@@ -29,6 +29,7 @@ func readWebP(data []byte) (header, error) {
 	if !ok {
 		return h, cutOff("WebP")
 	}
+	flags := byte(0)
 	if id != "VP8X" {
 		if err := h.frame.add(id, body); err != nil {
 			return h, err
@@ -38,6 +39,7 @@ func readWebP(data []byte) (header, error) {
 		if len(body) < 10 {
 			return h, cutOff("WebP")
 		}
+		flags = body[0]
 		h.width, h.height = 1+le24(body[4:]), 1+le24(body[7:])
 		if err := h.readWebPChunks(rest); err != nil {
 			return h, err
@@ -48,8 +50,24 @@ func readWebP(data []byte) (header, error) {
 	}
 	f := &h.frame
 	h.alpha = f.alpha != nil || f.lossless && f.alphaHint || f.width < h.width || f.height < h.height
+	h.rgb = !f.transparent(flags)
 	h.decoderBytes = f.decoderBytes()
 	return h, nil
+}
+
+// Flags of VP8X.
+const (
+	webpAnimated = 0x02
+	webpAlpha    = 0x10
+)
+
+// transparent says whether libwebp reports transparency for a file with these flags: a lossless frame
+// decides for itself, unless it is one of an animation.
+func (f *webpFrame) transparent(flags byte) bool {
+	if f.lossless && flags&webpAnimated == 0 {
+		return f.alphaHint
+	}
+	return flags&webpAlpha != 0 || f.alpha != nil && flags&webpAnimated == 0
 }
 
 // readWebPChunks reads what follows VP8X: the first frame, still or animated, and EXIF.

@@ -53,6 +53,8 @@ type Config struct {
 	// behind one that drains.
 	Store    store.Store
 	Protocol embedding.Protocol // format of the objects; required
+	// KeepWrong leaves objects that do not fit in the Store: they may fit others, who write there too.
+	KeepWrong bool
 	// ReadBufferBytes bounds the objects that are being read at once, whoever asked for them; 128 MiB.
 	// A larger object is encoded instead. Objects on loan take none and are not bounded.
 	ReadBufferBytes int64
@@ -237,7 +239,7 @@ func (r *Resolver) fromStore(ctx context.Context, b *batch) {
 		ws = ws[n:]
 	}
 	b.dropMisfits(ctx)
-	if len(b.wrong) > 0 {
+	if len(b.wrong) > 0 && !r.cfg.KeepWrong {
 		if err := r.cfg.Store.Remove(ctx, b.wrong); err != nil {
 			r.cfg.Logger.Warn("resolve: wrong objects stay in the Store", "objects", len(b.wrong), "error", err)
 		}

@@ -56,6 +56,8 @@ type options struct {
 	maxQueue    int
 	maxImages   int
 	maxBody     int64
+	// share, when set, has Encoders share v3 objects of this dtype with vLLM.
+	share *embedding.DType
 	// text, when set, stands between the P/D and its engine.
 	text func(engine.Text) engine.Text
 	// gateway changes the gateway's configuration.

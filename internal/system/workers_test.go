@@ -73,10 +73,15 @@ func (f *fleet) startEncoder(t *testing.T, name, socket string, o options) *enc 
 	a := newArena(t, name, arenaSize)
 	eng := encoderEngine(t, o.encodeTime)
 	f.ns = embedding.Namespace{Model: "modelled", Encoder: eng.Spec().Fingerprint, DType: embedding.Float32, Protocol: embedding.A1}
+	var naming *embedding.VLLMNaming
+	if o.share != nil {
+		naming = &vllmNaming
+		f.ns = embedding.Namespace{Model: naming.Model, Encoder: embedding.VLLMDefaultEncoder, DType: *o.share, Protocol: embedding.V3}
+	}
 	store := must[*ram.Client](t)(ram.Dial(t.Context(), ram.ClientConfig{Path: socket, Arena: a}))
 	guard := must[*shared.Guard](t)(shared.NewGuard(shared.GuardConfig{Store: store, Arena: a, Logger: quiet}))
 	local := cache.New(arenaSize / 2)
-	resolver := must[*resolve.Resolver](t)(resolve.New(resolve.Config{Cache: local, Store: guard, Protocol: f.ns.Protocol, Logger: quiet}))
+	resolver := must[*resolve.Resolver](t)(resolve.New(resolve.Config{Cache: local, Store: guard, Protocol: f.ns.Protocol, KeepWrong: naming != nil, Logger: quiet}))
 	publisher := must[*publish.Publisher](t)(publish.New(publish.Config{Store: guard, Protocol: f.ns.Protocol, Logger: quiet}))
 	reg := prometheus.NewRegistry()
 	sender := must[transport.Sender](t)(transport.NewSender(transport.SenderConfig{
@@ -85,7 +90,7 @@ func (f *fleet) startEncoder(t *testing.T, name, socket string, o options) *enc 
 	reg.MustRegister(resolver.Metrics(), publisher.Metrics())
 	reg.MustRegister(guard.Collectors()...)
 	e := must[*encoder.Encoder](t)(encoder.New(encoder.Config{
-		Name: name, Version: "test", Engine: eng, Namespace: f.ns, Arena: a, Cache: local,
+		Name: name, Version: "test", Engine: eng, Namespace: f.ns, VLLM: naming, Arena: a, Cache: local,
 		Resolver: resolver, Publisher: publisher, Sender: sender, Limits: media.DefaultLimits(),
 		MaxItems: 32, MaxBodyBytes: 64 << 20, MaxQueue: o.maxQueue, DeliverTimeout: 10 * time.Second,
 		Registry: reg, Logger: quiet,
