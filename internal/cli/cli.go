@@ -42,8 +42,11 @@ type grammar struct {
 
 	Ask askCmd `cmd:"" group:"use" help:"Ask a question about images, and see where each embedding came from."`
 
-	Model  modelCmd  `cmd:"" group:"tools" help:"Make model pairs for demonstrations and tests."`
-	Bench  benchCmd  `cmd:"" group:"tools" help:"Measure and compare with targets."`
+	Model    modelCmd    `cmd:"" group:"tools" help:"Make model pairs for demonstrations and tests."`
+	Bench    benchCmd    `cmd:"" group:"tools" help:"Measure and compare with targets."`
+	Simulate simulateCmd `cmd:"" group:"tools" help:"Say what reuse would give a traffic: a trace, taken through a modelled fleet under several policies."`
+	Plan     planCmd     `cmd:"" group:"tools" help:"Say how many Encoders and P/Ds and how large a Store a traffic takes, with and without reuse."`
+
 	Config configCmd `cmd:"" group:"tools" help:"Look at the configuration."`
 	Doctor doctorCmd `cmd:"" group:"tools" help:"Look for what keeps this host, or its Mooncake cluster, from serving."`
 
@@ -56,6 +59,7 @@ var groups = []kong.Group{
 	{Key: "serve", Title: "Serve:"},
 	{Key: "use", Title: "Use:"},
 	{Key: "tools", Title: "Tools:"},
+	{Key: "trace", Title: "Trace:"},
 	{Key: "role", Title: "This role:"},
 	{Key: "fleet", Title: "Fleet:"},
 	{Key: "gateway", Title: "Gateway:"},
