@@ -9,7 +9,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -111,7 +110,6 @@ func (s *session) runLink() (err error) {
 		<-recalls
 		s.srv.settle(s.borrower, hasLeft(err))
 	}()
-	s.nc.SetDeadline(time.Time{})
 	for {
 		var h head
 		var body []byte
@@ -142,14 +140,7 @@ func (s *session) linkFrame(h head, body []byte) error {
 	c := cursor{b: body}
 	switch h.op {
 	case opReturn:
-		if len(body) != 8*h.count {
-			return fmt.Errorf("%w: %d returns in %d bytes", errProtocol, h.count, len(body))
-		}
-		ids := make([]uint64, h.count)
-		for i := range ids {
-			ids[i] = c.u64()
-		}
-		s.srv.shelf.giveBack(s.borrower, ids)
+		return s.endLoans(s.borrower, h, body)
 	case opLaneEnd:
 		if len(body) != laneEndBytes*h.count {
 			return fmt.Errorf("%w: %d lane ends in %d bytes", errProtocol, h.count, len(body))
@@ -161,6 +152,27 @@ func (s *session) linkFrame(h head, body []byte) error {
 	default:
 		return fmt.Errorf("%w: op %d on a link", errProtocol, h.op)
 	}
+	return nil
+}
+
+// takeBack handles returns that come in front of a request.
+func (s *session) takeBack(h head, body []byte) error {
+	if s.track == nil {
+		return fmt.Errorf("%w: returns on a lane without a link", errProtocol)
+	}
+	return s.endLoans(s.track.to, h, body)
+}
+
+func (s *session) endLoans(b *borrower, h head, body []byte) error {
+	if len(body) != 8*h.count {
+		return fmt.Errorf("%w: %d returns in %d bytes", errProtocol, h.count, len(body))
+	}
+	c := cursor{b: body}
+	s.returned = s.returned[:0]
+	for range h.count {
+		s.returned = append(s.returned, c.u64())
+	}
+	s.srv.shelf.giveBack(b, s.returned)
 	return nil
 }
 
@@ -200,14 +212,7 @@ func (s *session) lend(h head, body []byte) error {
 		return errors.New("the client gave the call up")
 	}
 	defer s.endReplies()
-	out, total := s.lineUp(h)
-	s.nc.SetWriteDeadline(time.Now().Add(s.srv.cfg.IOTimeout + transferTime(total)))
-	if len(out) == 1 {
-		_, err := s.nc.Write(out[0])
-		return err
-	}
-	_, err := out.WriteTo(s.nc)
-	return err
+	return s.writeAll(s.lineUp(h))
 }
 
 // take stores an object that lies in the client's memory: one copy, which is what is checked.
@@ -234,7 +239,7 @@ func (s *session) take(h head, body []byte) error {
 		err = takeIn(u.buf.Bytes(), src.Bytes())
 		// A client that closed the lane has taken its memory back, and may have done so before the copy
 		// was complete. One that is still there keeps its range as it is until the answer.
-		if hungUp(s.nc) {
+		if s.alive.hungUp() {
 			s.srv.shelf.abort(u)
 			return errors.New("the client gave the call up")
 		}

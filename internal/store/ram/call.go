@@ -3,6 +3,7 @@
 package ram
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,14 +64,13 @@ func (c *Client) call(ctx context.Context, l *lane, fn func(*conn) error) error 
 	if err := ctx.Err(); err != nil {
 		return c.unavailable(err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(c.ctx, cancel)()
 	select {
 	case l.slots <- struct{}{}:
 		defer func() { <-l.slots }()
 	case <-ctx.Done():
 		return c.unavailable(ctx.Err())
+	case <-c.ctx.Done():
+		return c.unavailable(c.ctx.Err())
 	}
 	if err := c.breaker.allow(); err != nil {
 		c.fastFails.Add(1)
@@ -79,7 +79,7 @@ func (c *Client) call(ctx context.Context, l *lane, fn func(*conn) error) error 
 	if cn := l.take(); cn != nil {
 		cn.answered = false
 		err := c.run(ctx, l, cn, fn)
-		if err == nil || cn.answered || !gone(err) || ctx.Err() != nil {
+		if err == nil || cn.answered || !gone(err) || ctx.Err() != nil || c.ctx.Err() != nil {
 			return c.settle(ctx, err)
 		}
 		// The Store went away while the connection lay idle, and has not begun to answer: its other
@@ -92,6 +92,9 @@ func (c *Client) call(ctx context.Context, l *lane, fn func(*conn) error) error 
 
 // callFresh opens a connection for a call that the breaker allowed.
 func (c *Client) callFresh(ctx context.Context, l *lane, fn func(*conn) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
 	nc, err := c.dial(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -141,7 +144,7 @@ func (c *Client) run(ctx context.Context, l *lane, cn *conn, fn func(*conn) erro
 		defer close(closed)
 		cn.nc.Close()
 	})
-	err := fn(cn)
+	err := cmp.Or(fn(cn), cn.limit.met())
 	late := !stop()
 	if late {
 		<-closed
@@ -163,8 +166,9 @@ func (c *Client) run(ctx context.Context, l *lane, cn *conn, fn func(*conn) erro
 
 // drop closes a lane, and tells the Store which request of it, unless 0, was not answered.
 func (c *Client) drop(cn *conn, request uint64) {
-	cn.nc.Close()
+	cn.close()
 	if cn.link != nil {
+		cn.link.uncarry(cn.carried)
 		cn.link.laneEnded(cn.lane, request)
 	}
 }
@@ -175,7 +179,7 @@ func (c *Client) settle(ctx context.Context, err error) error {
 	case err == nil:
 		c.breaker.succeed()
 		return nil
-	case ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case c.ctx.Err() != nil, ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		c.breaker.release()
 		return c.unavailable(ctx.Err())
 	case ctx.Err() != nil:

@@ -3,6 +3,7 @@
 package ram
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -77,9 +78,18 @@ func (s *session) get(h head, body []byte) error {
 		out = append(out, b[from:])
 	}
 	s.keep(b)
-	s.nc.SetWriteDeadline(time.Now().Add(s.srv.cfg.IOTimeout + transferTime(total)))
-	_, err := out.WriteTo(s.nc)
-	return err
+	return s.writeAll(out, total)
+}
+
+// writeAll sends a reply with total bytes of objects.
+func (s *session) writeAll(out net.Buffers, total int) (err error) {
+	s.limit.within(s.srv.cfg.IOTimeout + transferTime(total))
+	if len(out) == 1 {
+		err = tell(s.nc, s.src.quick, out[0])
+	} else {
+		_, err = out.WriteTo(s.nc)
+	}
+	return cmp.Or(err, s.limit.met())
 }
 
 // wishList reads the body of get and lend.
@@ -157,8 +167,9 @@ func (s *session) put(h head, body []byte) error {
 		s.srv.shelf.abort(u)
 		return err
 	}
-	s.nc.SetReadDeadline(deadline)
-	if _, err := io.ReadFull(s.r, u.buf.Bytes()); err != nil {
+	s.limit.within(time.Until(deadline))
+	_, err = io.ReadFull(s.r, u.buf.Bytes())
+	if err = cmp.Or(err, s.limit.met()); err != nil {
 		s.srv.shelf.abort(u)
 		return fmt.Errorf("upload cut: %w", err)
 	}

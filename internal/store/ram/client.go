@@ -71,6 +71,7 @@ func (c ClientConfig) withDefaults() (ClientConfig, error) {
 type Client struct {
 	cfg     ClientConfig
 	breaker breaker
+	watch   *watch
 	reads   *lane
 	writes  *lane
 
@@ -107,6 +108,7 @@ func Dial(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	}
 	c := &Client{
 		cfg:     cfg,
+		watch:   newWatch(cfg.IOTimeout),
 		breaker: breaker{min: cfg.MinBackoff, max: cfg.MaxBackoff},
 		reads:   newLane(cfg.ReadConns),
 		writes:  newLane(cfg.WriteConns),
@@ -154,6 +156,7 @@ func (c *Client) Close() error {
 	c.closed = true
 	c.mu.Unlock()
 	c.stop()
+	c.watch.cut()
 	c.wg.Wait()
 	c.reads.drop()
 	c.writes.drop()

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"time"
 
 	"afterimage/internal/arena"
 	"afterimage/internal/embedding"
@@ -21,9 +20,11 @@ import (
 type conn struct {
 	c        *Client
 	nc       net.Conn
-	link     *link  // that it joined as a lane; nil for a lane that streams
-	lane     uint64 // its number there
-	request  uint64 // the last one sent
+	limit    *limit
+	link     *link    // that it joined as a lane; nil for a lane that streams
+	lane     uint64   // its number there
+	request  uint64   // the last one sent
+	carried  []uint64 // returns in front of it
 	src      *source
 	r        *bufio.Reader
 	in       frames
@@ -33,7 +34,7 @@ type conn struct {
 }
 
 func newConn(c *Client, nc net.Conn) *conn {
-	cn := &conn{c: c, nc: nc, src: &source{nc: nc}, scratch: make([]byte, maxKeyBytes)}
+	cn := &conn{c: c, nc: nc, limit: c.watch.add(nc), src: &source{nc: nc, quick: newQuick(nc)}, scratch: make([]byte, maxKeyBytes)}
 	cn.r = bufio.NewReaderSize(cn.src, readAhead)
 	cn.in.r = cn.r
 	return cn
@@ -41,7 +42,13 @@ func newConn(c *Client, nc net.Conn) *conn {
 
 // extend gives the next step, of n bytes, its time.
 func (cn *conn) extend(n int) {
-	cn.nc.SetDeadline(time.Now().Add(cn.c.cfg.IOTimeout + transferTime(n)))
+	cn.limit.within(cn.c.cfg.IOTimeout + transferTime(n))
+}
+
+// close ends the connection, which is watched no more.
+func (cn *conn) close() {
+	cn.nc.Close()
+	cn.limit.end()
 }
 
 // noHead keeps the place of a head until the length of its body is known.
@@ -51,14 +58,19 @@ var noHead [headBytes]byte
 func (cn *conn) send(o op, count int, fill func([]byte) []byte) (uint64, error) {
 	id := cn.c.nextID.Add(1)
 	cn.request = id
-	b := fill(append(cn.out[:0], noHead[:]...))
-	head{op: o, count: count, request: id, body: len(b) - headBytes}.append(b[:0])
+	b := cn.out[:0]
+	if cn.link != nil {
+		cn.carried = cn.link.carry(cn.carried)
+		b = appendCounted(b, opReturn, cn.carried, 1)
+	}
+	at := len(b)
+	b = fill(append(b, noHead[:]...))
+	head{op: o, count: count, request: id, body: len(b) - at - headBytes}.append(b[at:at])
 	if cn.out = b; cap(b) > keepBytes {
 		cn.out = nil
 	}
 	cn.extend(len(b))
-	_, err := cn.nc.Write(b)
-	return id, err
+	return id, tell(cn.nc, cn.src.quick, b)
 }
 
 // reply reads the head and body of the answer to request id.
@@ -72,7 +84,7 @@ func (cn *conn) reply(o op, id uint64) (head, []byte, error) {
 	case h.status == statusMalformed:
 		return h, nil, fmt.Errorf("%w: the Store says: %.512s", errProtocol, body)
 	}
-	cn.answered = true
+	cn.answered, cn.carried = true, cn.carried[:0]
 	return h, body, nil
 }
 

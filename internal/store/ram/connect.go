@@ -6,7 +6,6 @@ import (
 	"context"
 	"net"
 	"os"
-	"time"
 
 	"afterimage/internal/arena"
 )
@@ -52,9 +51,14 @@ func (c *Client) connected(ctx context.Context, nc net.Conn) (*link, error) {
 // makeLink exchanges memory with the Store. It returns nil when the Store lends nothing.
 func (c *Client) makeLink(nc net.Conn, memory *os.File) (*link, error) {
 	cn := newConn(c, nc)
+	defer cn.limit.end()
 	a := ask{pid: uint32(os.Getpid()), flags: flagLink, memory: uint64(c.cfg.Arena.Stats().Capacity)}
 	g, err := cn.hello(a, []*os.File{memory})
 	if err != nil {
+		closeAll(cn.src.take(0))
+		return nil, err
+	}
+	if err := cn.limit.met(); err != nil {
 		closeAll(cn.src.take(0))
 		return nil, err
 	}
@@ -66,13 +70,12 @@ func (c *Client) makeLink(nc net.Conn, memory *os.File) (*link, error) {
 		return nil, nil
 	}
 	l := &link{c: c, nc: nc, in: cn.in, id: g.link, shown: g.flags&flagMemory != 0,
-		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), gone: make(chan struct{}), loans: make(map[uint64]*arena.Buf)}
+		alive: newProbe(nc), wake: make(chan struct{}, 1), gone: make(chan struct{}), loans: make(map[uint64]*arena.Buf)}
 	if l.memory, err = arena.MapShared(files[0], g.memory); err != nil {
 		c.linkless.Store(g.epoch) // no address space, most likely: streaming goes on
 		return nil, nil
 	}
 	l.sketch = mapSketch(files[1], g.sketch)
-	nc.SetDeadline(time.Time{})
 	c.link.Store(l)
 	go l.read()
 	go l.write()

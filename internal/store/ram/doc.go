@@ -77,7 +77,7 @@
 // The body follows. Limits: 512 items, 4096 bytes of key, 256 bytes of tenant, 4 MiB of body. A
 // frame that breaks one is answered with status malformed and a text, and the connection is closed.
 //
-//	op 1 hello      request  u32 version (2), u32 process id, u32 flags (1 make a link), u32 reserved,
+//	op 1 hello      request  u32 version (3), u32 process id, u32 flags (1 make a link), u32 reserved,
 //	                         u64 link to join or 0, u64 number of the lane in it, u64 bytes of memory;
 //	                         with flag 1 and memory, its descriptor
 //	                reply    u32 version, u32 flags (1 the link is made or joined, 2 the Server maps the
@@ -117,7 +117,7 @@
 //	op 15 totals    request  no body
 //	                reply    JSON: objects, bytes, limits and counts (store.Totals)
 //
-// On a link, unanswered:
+// On a link, unanswered; op 11 also on its lanes, before a request:
 //
 //	op 11 return    from the client: count x u64 loan
 //	op 12 lane end  from the client: count x (u64 lane, u64 request that was not answered, or 0)

@@ -5,7 +5,6 @@ package ram
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"afterimage/internal/store"
 )
@@ -41,9 +40,9 @@ func (c *Client) stream(ctx context.Context, ch chan<- store.Event) (any bool) {
 	if err != nil {
 		return false
 	}
-	defer nc.Close()
-	defer context.AfterFunc(ctx, func() { nc.Close() })()
 	cn := newConn(c, nc)
+	defer cn.close()
+	defer context.AfterFunc(ctx, func() { nc.Close() })()
 	if c.greet(cn, nil) != nil {
 		return false
 	}
@@ -54,7 +53,9 @@ func (c *Client) stream(ctx context.Context, ch chan<- store.Event) (any bool) {
 	if _, _, err = cn.reply(opSubscribe, id); err != nil {
 		return false
 	}
-	nc.SetDeadline(time.Time{}) // events come when they come
+	if cn.limit.met() != nil {
+		return false
+	}
 	for {
 		e, err := cn.event(id)
 		if err != nil {

@@ -7,6 +7,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
+	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,6 +21,7 @@ const maxFiles = 2
 // plain read would drop them.
 type source struct {
 	nc    net.Conn
+	quick *quick // nil where there is none
 	plain bool
 	files []*os.File
 }
@@ -25,7 +29,10 @@ type source struct {
 // Read implements io.Reader.
 func (s *source) Read(p []byte) (int, error) {
 	u, ok := s.nc.(*net.UnixConn)
-	if s.plain || !ok {
+	switch {
+	case s.plain && s.quick != nil && len(p) > 0 && len(p) <= quickBytes:
+		return s.quick.receive(p)
+	case s.plain || !ok:
 		return s.nc.Read(p)
 	}
 	var oob [128]byte
@@ -104,28 +111,55 @@ func writeWith(nc net.Conn, b []byte, files []*os.File) error {
 	return err
 }
 
-// hungUp reports whether the other end of a connection was closed, or its process is gone. It does not
-// wait. Connections that are no sockets never say so.
-func hungUp(nc net.Conn) bool {
+// probe tells whether the other end of a connection is still there.
+type probe struct {
+	mu   sync.Mutex // guards the fields below; they are here so that a look costs no memory
+	raw  syscall.RawConn
+	look func(fd uintptr)
+	fds  [1]unix.PollFd
+	gone bool
+}
+
+// newProbe returns the probe of nc; nil when nc is no socket.
+func newProbe(nc net.Conn) *probe {
 	u, ok := nc.(*net.UnixConn)
 	if !ok {
-		return false
+		return nil
 	}
 	raw, err := u.SyscallConn()
 	if err != nil {
-		return true
+		return &probe{gone: true} // closed
 	}
-	gone := true
-	_ = raw.Control(func(fd uintptr) { // fails for a connection closed on this side: gone
-		fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-		for {
-			_, err := unix.Poll(fds[:], 0)
-			if errors.Is(err, unix.EINTR) {
-				continue
-			}
-			gone = err != nil || fds[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
-			return
+	p := &probe{raw: raw}
+	p.look = func(fd uintptr) {
+		p.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLRDHUP}
+		errno := pollNow(&p.fds[0])
+		for errno == unix.EINTR {
+			errno = pollNow(&p.fds[0])
 		}
-	})
-	return gone
+		p.gone = errno != 0 || p.fds[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
+	}
+	return p
+}
+
+// hungUp reports whether the other end was closed, or its process is gone. It does not wait. Connections
+// that are no sockets never say so.
+func (p *probe) hungUp() bool {
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.raw != nil {
+		p.gone = true
+		_ = p.raw.Control(p.look) // fails for a connection closed on this side: gone
+	}
+	return p.gone
+}
+
+// pollNow looks at a descriptor without waiting, and without Go's scheduler (see quick).
+func pollNow(fd *unix.PollFd) syscall.Errno {
+	var now unix.Timespec
+	_, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(fd)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+	return errno
 }

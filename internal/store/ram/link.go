@@ -21,19 +21,20 @@ type link struct {
 	id     uint64
 	memory *arena.Mapping
 	shown  bool // the Store maps this process's arena
-	wake   chan struct{}
-	hurry  chan struct{} // has a value when what write sends must not linger
+	alive  *probe
+	wake   chan struct{} // has a value when write has something to send
 	gone   chan struct{} // closed when the Store is, or the connection
 
-	mu      sync.Mutex // guards the fields below
-	loans   map[uint64]*arena.Buf
-	bytes   int64
-	returns []uint64
-	due     int64    // bytes of returns
-	ends    []uint64 // pairs of lane and request
-	leaving bool
-	shut    bool // this side closed the link: the Store has ended the loans, so there are none any more
-	over    bool // the Store is gone
+	mu               sync.Mutex // guards the fields below
+	loans            map[uint64]*arena.Buf
+	bytes            int64
+	returns          []uint64
+	due              int64    // bytes of returns
+	ends             []uint64 // pairs of lane and request
+	lingering, fresh bool     // a timer runs for returns; there were some since it last looked
+	leaving          bool
+	shut             bool // this side closed the link: the Store has ended the loans, so there are none any more
+	over             bool // the Store is gone
 
 	sketchMu sync.RWMutex // held while the sketch is read or unmapped
 	sketch   *sketch      // nil when the Store's cannot be used
@@ -66,6 +67,7 @@ func (l *link) giveBack(id uint64, n int64) {
 	if !l.over {
 		l.returns = append(l.returns, id)
 		l.due += n
+		l.lingerLocked()
 	}
 	many := l.due > l.memory.Size()/lingerShare
 	last := l.leaving && len(l.loans) == 0
@@ -76,9 +78,8 @@ func (l *link) giveBack(id uint64, n int64) {
 		return
 	}
 	if many {
-		poke(l.hurry)
+		poke(l.wake)
 	}
-	poke(l.wake)
 }
 
 // laneEnded tells the Store of a lane that this side closed, and of the request that was not answered
@@ -89,7 +90,6 @@ func (l *link) laneEnded(lane, request uint64) {
 		l.ends = append(l.ends, lane, request)
 	}
 	l.mu.Unlock()
-	poke(l.hurry)
 	poke(l.wake)
 }
 
@@ -134,7 +134,7 @@ func (l *link) noneStored(keys []embedding.Key) bool {
 			return false
 		}
 	}
-	return !hungUp(l.nc)
+	return !l.alive.hungUp()
 }
 
 // read takes recalls until the Store is gone, or this side closed the link. Then everybody is asked to
@@ -156,7 +156,6 @@ func (l *link) read() {
 	l.returns, l.ends = nil, nil
 	l.mu.Unlock()
 	l.nc.Close()
-	poke(l.hurry)
 	poke(l.wake) // ends write
 	l.sketchMu.Lock()
 	if l.sketch != nil {
@@ -204,7 +203,7 @@ func (l *link) recall(ids []uint64) {
 		}
 	}
 	l.mu.Unlock()
-	poke(l.hurry) // what is on its way back, too
+	poke(l.wake) // what is on its way back, too
 	for _, b := range bufs {
 		b.Recall()
 	}

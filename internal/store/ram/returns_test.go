@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"afterimage/internal/arena"
+	"afterimage/internal/embedding"
 )
 
 // lentMemory returns a mapping of n bytes.
@@ -57,7 +58,7 @@ func TestReturnsTravelTogether(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ours, theirs := net.Pipe()
 				defer theirs.Close()
-				l := &link{nc: ours, memory: m, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), loans: map[uint64]*arena.Buf{}}
+				l := &link{nc: ours, memory: m, wake: make(chan struct{}, 1), loans: map[uint64]*arena.Buf{}}
 				l.giveBack(7, c.bytes)
 				l.giveBack(8, c.bytes)
 				if c.asked {
@@ -80,4 +81,66 @@ func TestReturnsTravelTogether(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Returns that came in front of a call which was not answered go again.
+func TestUnansweredReturnsGoAgain(t *testing.T) {
+	m := lentMemory(t, 1<<20)
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		defer theirs.Close()
+		l := &link{nc: ours, memory: m, wake: make(chan struct{}, 1), loans: map[uint64]*arena.Buf{}}
+		l.giveBack(7, 64)
+		l.giveBack(8, 64)
+		carried := l.carry(nil)
+		if len(carried) != 2 || len(l.carry(nil)) != 0 {
+			t.Fatalf("carried %d returns, want both once", len(carried))
+		}
+		time.Sleep(10 * linger) // nothing is left that could linger
+		start := time.Now()
+		l.uncarry(carried)
+		done := make(chan struct{})
+		go func() { defer close(done); l.write() }()
+		in := frames{r: bufio.NewReader(theirs)}
+		h, _, err := in.next()
+		if took := time.Since(start); err != nil || h.op != opReturn || h.count != 2 || took != linger {
+			t.Errorf("op %d with %d loans after %v, %v; want op %d with 2 after %v", h.op, h.count, took, err, opReturn, linger)
+		}
+		l.mu.Lock()
+		l.over = true
+		l.mu.Unlock()
+		poke(l.wake)
+		<-done
+		ours.Close()
+	})
+}
+
+// A lane may say returns before a request, and gets the answer to the request alone.
+func TestReturnsBeforeRequest(t *testing.T) {
+	l := newLending(t, 8*mib)
+	c, a := l.client(4 * mib)
+	mustPut(t, c, a, "k", mib, 1)
+	_, id := rawLink(t, l.path, a)
+	lane := rawLane(t, l.path, id, 1)
+	loan := rawLend(lane, 1, "k", mib)
+	lane.send(head{op: opReturn, count: 1}, numbers(loan)...)
+	lane.send(head{op: opExists, count: 1, request: 2}, appendKeys(nil, []embedding.Key{"k"})...)
+	if h, _ := lane.recv(); h.op != opExists || h.request != 2 {
+		t.Errorf("reply of op %d to request %d, want op %d to 2", h.op, h.request, opExists)
+	}
+	if got := l.srv.Stats().Loans; got != 0 {
+		t.Errorf("%d loans, want none", got)
+	}
+}
+
+// A lane that breaks under a call keeps no loan from going back.
+func TestBrokenLaneGivesReturnsBack(t *testing.T) {
+	l := newLending(t, 8*mib)
+	c, a := l.client(4 * mib)
+	mustPut(t, c, a, "k", mib, 1)
+	borrow(t, c, "k").Release()
+	cn := c.reads.take()
+	cn.carried = cn.link.carry(nil)
+	c.drop(cn, cn.request)
+	l.settled()
 }

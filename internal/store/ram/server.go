@@ -66,7 +66,8 @@ type Server struct {
 	shelf    *shelf
 	epoch    uint64
 	ownArena bool
-	uid      int  // the only user that may connect
+	uid      int // the only user that may connect
+	watch    *watch
 	copies   bool // readers get copies only, which they check themselves: PUTs need no check
 
 	stop context.CancelFunc // ends every Serve and session
@@ -108,6 +109,7 @@ func NewServer(cfg Config) (*Server, error) {
 		epoch:     rand.Uint64(),
 		ownArena:  own,
 		uid:       processUID(),
+		watch:     newWatch(cfg.IOTimeout),
 		conns:     make(map[net.Conn]struct{}),
 		borrowers: make(map[uint64]*borrower),
 	}

@@ -146,6 +146,7 @@ func TestMalformedFrames(t *testing.T) {
 	f("empty key", true, frame(head{op: opRemove, count: 1}, 0, 0))
 	f("long key", true, frame(head{op: opExists, count: 1}, append([]byte{0x01, 0x10}, make([]byte, 4097)...)...))
 	f("get cut", true, frame(head{op: opGet, count: 1}, 1, 2, 3))
+	f("return without a link", true, frame(head{op: opReturn, count: 1}, numbers(1)...))
 	f("reserve cut", true, frame(head{op: opReserve}, 1, 2, 3))
 
 	c := dial(t, ClientConfig{Path: path, Arena: a})

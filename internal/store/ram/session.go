@@ -4,33 +4,36 @@ package ram
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"time"
 )
 
 // session serves one connection: one request at a time, in order. Everything it holds of the shelf
 // is given back before run returns.
 type session struct {
-	srv *Server
-	nc  net.Conn
-	src *source
-	r   *bufio.Reader
-	in  frames
-	out []byte // the reply in work
+	srv   *Server
+	nc    net.Conn
+	limit *limit
+	alive *probe
+	src   *source
+	r     *bufio.Reader
+	in    frames
+	out   []byte // the reply in work
 
 	borrower *borrower // of a link
 	track    *track    // of a lane that joined a link
 	wishes   []wish    // of the GET in work
 	offers   []offer   // its answers
+	returned []uint64  // the loans in work
 	listing  *listing  // nil between lists
 }
 
 func newSession(srv *Server, nc net.Conn) *session {
 	tune(nc)
-	s := &session{srv: srv, nc: nc, src: &source{nc: nc}}
+	s := &session{srv: srv, nc: nc, limit: srv.watch.add(nc), alive: newProbe(nc), src: &source{nc: nc, quick: newQuick(nc)}}
 	s.r = bufio.NewReaderSize(s.src, readAhead)
 	s.in.r = s.r
 	return s
@@ -38,6 +41,7 @@ func newSession(srv *Server, nc net.Conn) *session {
 
 // run serves until the client goes away or breaks the format.
 func (s *session) run() {
+	defer s.limit.end()
 	err := s.hello()
 	closeAll(s.src.files) // what came without being asked for
 	if s.track != nil {
@@ -47,9 +51,7 @@ func (s *session) run() {
 		s.runLink()
 		return
 	}
-	for err == nil {
-		// No deadline between requests: an idle client costs nothing, and a dead one closes the socket.
-		s.nc.SetReadDeadline(time.Time{})
+	for err == nil { // no limit between requests: an idle client costs nothing, and a dead one closes the socket
 		var h head
 		var body []byte
 		if h, body, err = s.in.next(); err == nil {
@@ -70,8 +72,9 @@ func (s *session) refuse(h head, err error) {
 
 // hello is the first exchange. It has a deadline, so that a silent stranger does not hold a place.
 func (s *session) hello() error {
-	s.nc.SetReadDeadline(time.Now().Add(s.srv.cfg.IOTimeout))
+	s.limit.within(s.srv.cfg.IOTimeout)
 	h, body, err := s.in.next()
+	err = cmp.Or(err, s.limit.met())
 	if err == nil && h.op != opHello {
 		err = fmt.Errorf("%w: op %d before hello", errProtocol, h.op)
 	}
@@ -100,8 +103,8 @@ func (s *session) hello() error {
 func (s *session) greet(h head, g greeting, files []*os.File) error {
 	g.epoch, g.maxObject = s.srv.epoch, s.srv.cfg.MaxObjectBytes
 	b := head{op: opHello, request: h.request, body: helloBytes}.append(s.out[:0])
-	s.nc.SetWriteDeadline(time.Now().Add(s.srv.cfg.IOTimeout))
-	return writeWith(s.nc, g.append(b), files)
+	s.limit.within(s.srv.cfg.IOTimeout)
+	return cmp.Or(writeWith(s.nc, g.append(b), files), s.limit.met())
 }
 
 // serve answers one request. Each handler writes its own reply.
@@ -117,6 +120,8 @@ func (s *session) serve(h head, body []byte) error {
 		return s.lend(h, body)
 	case opReserve:
 		return s.put(h, body)
+	case opReturn:
+		return s.takeBack(h, body)
 	case opTake:
 		return s.take(h, body)
 	case opList:
@@ -143,7 +148,6 @@ func (s *session) write(b []byte) error {
 	if s.out = b[:0]; cap(b) > keepBytes {
 		s.out = nil
 	}
-	s.nc.SetWriteDeadline(time.Now().Add(s.srv.cfg.IOTimeout))
-	_, err := s.nc.Write(b)
-	return err
+	s.limit.within(s.srv.cfg.IOTimeout)
+	return cmp.Or(tell(s.nc, s.src.quick, b), s.limit.met())
 }

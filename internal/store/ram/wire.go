@@ -14,7 +14,7 @@ import (
 
 // The frame layout is in the package comment; these are its numbers.
 const (
-	wireVersion = 2
+	wireVersion = 3
 	wireMagic   = 0x31534641 // "AFS1"
 
 	// Sizes of the fixed parts.
@@ -58,6 +58,8 @@ type op uint8
 //	totals -> totals
 //	subscribe -> subscribe, event, event, ... until the end of the connection
 //
+// On a lane of a link returns may come before any request, unanswered.
+//
 // Flow of a link: hello with descriptors both ways, then return, lane end and recall, unanswered.
 const (
 	// u32 version, u32 pid, u32 flags, u32 0, u64 link, u64 lane, u64 bytes of memory
@@ -75,7 +77,7 @@ const (
 	opLend op = 9  // as get -> count x (u8 status, 7 x u8 0, u64 bytes, u64 offset, u64 loan), objects
 	opTake op = 10 // as reserve, with u64 offset in front -> status
 
-	opReturn  op = 11 // link, from the client: count x u64 loan
+	opReturn  op = 11 // link or lane, from the client: count x u64 loan
 	opLaneEnd op = 12 // link, from the client: count x (u64 lane, u64 request or 0)
 	opRecall  op = 13 // link, from the server: count x u64 loan
 
