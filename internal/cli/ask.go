@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -122,8 +123,8 @@ func runAsk(ctx context.Context, c *askCmd, stdout io.Writer) error {
 func writeTrace(w io.Writer, a client.Answer, whole bool) error {
 	fmt.Fprintln(w)
 	for _, it := range a.Items {
-		fmt.Fprintf(w, "image %d: source=%s encoder=%s rows=%d cols=%d bytes=%d ms=%.1f\n",
-			it.Index, it.Source, it.Encoder, it.Rows, it.Cols, it.Bytes, it.MS)
+		fmt.Fprintf(w, "image %d: source=%s encoder=%s road=%s rows=%d cols=%d bytes=%d ms=%.1f\n",
+			it.Index, it.Source, cmp.Or(it.Encoder, "-"), cmp.Or(it.Road, "-"), it.Rows, it.Cols, it.Bytes, it.MS)
 	}
 	fmt.Fprintf(w, "tokens: %d prompt, %d answer (%s)   first text %.0f ms, whole answer %.0f ms\n",
 		a.Usage.PromptTokens, a.Usage.CompletionTokens, a.FinishReason, a.TTFTMS, a.TotalMS)

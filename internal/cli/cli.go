@@ -65,6 +65,7 @@ var groups = []kong.Group{
 	{Key: "gateway", Title: "Gateway:"},
 	{Key: "model", Title: "Model:"},
 	{Key: "engine", Title: "Engine:"},
+	{Key: "delivery", Title: "Delivery:"},
 	{Key: "media", Title: "Images:"},
 	{Key: "store", Title: "Store:"},
 	{Key: "encoder", Title: "Encoders:"},

@@ -6,8 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"os"
-	"sync/atomic"
 	"time"
 
 	"afterimage/internal/arena"
@@ -20,8 +18,6 @@ import (
 	"afterimage/internal/media"
 	"afterimage/internal/publish"
 	"afterimage/internal/resolve"
-	"afterimage/internal/store"
-	"afterimage/internal/store/ram"
 	"afterimage/internal/transport"
 )
 
@@ -109,7 +105,9 @@ func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.E
 	if err != nil {
 		return nil, err
 	}
-	shared, err := dialStore(ctx, cfg, p, memory, state, parts)
+	shared, err := dialStore(ctx, cfg, storeLink{
+		socket: own.Store, off: !own.CrossEncoderCache, onUnconfirmed: own.OnUnconfirmed,
+	}, p, memory, state, parts)
 	if err != nil {
 		return nil, err
 	}
@@ -166,69 +164,4 @@ func namesOf(cfg config.Config, spec engine.EncoderSpec) (embedding.Namespace, *
 	}
 	ns.Model, ns.Encoder, ns.Protocol = cmp.Or(own.EmbeddingModelIdentity, own.VLLMModel), own.VLLMEncoder, embedding.V3
 	return ns, &embedding.VLLMNaming{Model: own.VLLMModel, Hash: own.VLLMHash}, nil
-}
-
-// dialStore returns the shared Store behind its guard, or nil when this Encoder shares nothing. A Store
-// that is away is no error: it is looked for again.
-func dialStore(ctx context.Context, cfg config.Config, p *process, memory *arena.Arena, state *readiness, parts *closers) (store.Store, error) {
-	own := cfg.Encoder
-	s, err := openStore(ctx, cfg, p, memory, state, parts)
-	if s == nil || err != nil {
-		return nil, err
-	}
-	g, err := store.NewGuard(store.GuardConfig{
-		Store: s, OnUnconfirmed: store.OnUnconfirmed(own.OnUnconfirmed), Arena: memory,
-		Unready: state.fail, Fatal: func(err error) { exitNow(p, err) }, Logger: p.log,
-	})
-	if err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	parts.add(g.Close)
-	p.registry.MustRegister(g.Collectors()...)
-	return g, nil
-}
-
-// openStore opens the Store that the configuration names; nil if it names none.
-func openStore(ctx context.Context, cfg config.Config, p *process, memory *arena.Arena, state *readiness, parts *closers) (store.Store, error) {
-	switch own := cfg.Encoder; {
-	case !own.CrossEncoderCache || cfg.Store.Kind == config.StoreNone:
-		return nil, nil
-	case cfg.Store.Kind == config.StoreMooncake:
-		c, err := openMooncake(ctx, cfg, p, memory, parts)
-		if err != nil {
-			return nil, err
-		}
-		state.store = c.Err
-		return c, nil
-	case own.Store == "":
-		return nil, nil
-	default:
-		return ram.Dial(ctx, ram.ClientConfig{Path: own.Store, Arena: memory})
-	}
-}
-
-// exitNow ends the process as on_unconfirmed = "exit" demands: nobody may use memory that the Store may
-// still write into, not even to take things apart.
-func exitNow(p *process, err error) {
-	p.log.Error("the worker exits", "error", err)
-	os.Exit(exitFailure)
-}
-
-// readiness holds why the process must not get requests any more. Its zero value is ready.
-type readiness struct {
-	reason atomic.Pointer[string]
-	store  func() error // says why the Store is lost for good; set before err is called, or nil
-}
-
-// fail makes the process unready for good.
-func (r *readiness) fail(reason string) { r.reason.CompareAndSwap(nil, &reason) }
-
-func (r *readiness) err() error {
-	if reason := r.reason.Load(); reason != nil {
-		return errors.New(*reason)
-	}
-	if r.store != nil {
-		return r.store()
-	}
-	return nil
 }

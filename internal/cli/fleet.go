@@ -53,7 +53,7 @@ func fleet(cfg config.Config, file, socket string) []supervise.Spec {
 	}
 	const prefill = "prefill-0"
 	add(&workers, prefill, config.RolePrefill, stageWorkers, func(known supervise.Known) []string {
-		return []string{"--listen", again(known, prefill), "--name", prefill,
+		return []string{"--listen", again(known, prefill), "--name", prefill, "--store=" + socket,
 			"--data-listen", cmp.Or(known[prefill].Data, anyPort)}
 	})
 	specs = append(specs, workers...)

@@ -14,9 +14,10 @@ import (
 
 // gatewayCmd runs a gateway.
 type gatewayCmd struct {
-	Own    config.Gateway `embed:"" group:"role"`
-	Media  config.Media   `embed:"" group:"media"`
-	common `embed:""`
+	Own      config.Gateway  `embed:"" group:"role"`
+	Delivery config.Delivery `embed:"" group:"delivery"`
+	Media    config.Media    `embed:"" group:"media"`
+	common   `embed:""`
 }
 
 // Run is called by the parser.
@@ -48,7 +49,7 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 	g := gateway.New(gateway.Config{
 		Version: version, Encoders: own.Encoders, Prefills: own.Prefills,
 		MaxBodyBytes: int64(own.MaxBodyBytes), MaxImages: own.MaxImages, Limits: limits, Fetcher: fetcher,
-		Repairs: own.Repairs, ProbeEvery: probeEvery, ProbeTimeout: probeTimeout, SilenceLimit: time.Duration(own.SilenceLimit),
+		NoOverlap: !cfg.Delivery.Overlap, Repairs: own.Repairs, ProbeEvery: probeEvery, ProbeTimeout: probeTimeout, SilenceLimit: time.Duration(own.SilenceLimit),
 		PrepareTimeout: prepareTimeout, EncodeTimeout: encodeTimeout, WriteTimeout: writeTimeout,
 		Registry: p.registry, Logger: p.log,
 	})

@@ -7,18 +7,24 @@ import (
 	"errors"
 	"time"
 
+	"afterimage/internal/arena"
+	"afterimage/internal/cache"
 	"afterimage/internal/config"
 	"afterimage/internal/embedding"
+	"afterimage/internal/engine"
 	"afterimage/internal/prefill"
 	"afterimage/internal/transport"
 )
 
 // prefillCmd runs a prefill worker.
 type prefillCmd struct {
-	Own    config.Prefill `embed:"" group:"role"`
-	Model  config.Model   `embed:"" group:"model"`
-	Engine config.Engine  `embed:"" group:"engine"`
-	common `embed:""`
+	Own      config.Prefill  `embed:"" group:"role"`
+	Model    config.Model    `embed:"" group:"model"`
+	Engine   config.Engine   `embed:"" group:"engine"`
+	Delivery config.Delivery `embed:"" group:"delivery"`
+	Store    config.Store    `embed:"" prefix:"store-" group:"store"`
+	Mooncake config.Mooncake `embed:"" prefix:"mooncake-" group:"store"`
+	common   `embed:""`
 }
 
 // Run is called by the parser.
@@ -51,30 +57,54 @@ func runPrefill(ctx context.Context, cfg config.Config, p *process) (err error) 
 		return err
 	}
 	parts.add(eng.Close)
-	own, spec := cfg.Prefill, eng.Spec()
-	memory, err := p.memory("prefill.arena_bytes", own.ArenaBytes, &parts)
+	memory, err := p.memory("prefill.arena_bytes", cfg.Prefill.ArenaBytes, &parts)
 	if err != nil {
 		return err
 	}
+	var state readiness
+	worker, err := newPrefill(ctx, cfg, p, eng, memory, &state, &parts)
+	if err != nil {
+		return err
+	}
+	mux := p.mux(state.err, state.err) // what makes it unready ends with the process only
+	worker.Routes(mux)
+	if err := p.ready(shown(worker.Announcement().Model, eng.Spec().Modelled)); err != nil {
+		return err
+	}
+	return p.serve(ctx, mux)
+}
+
+// newPrefill wires the parts between the engine and the HTTP server. The residents leave before the Store
+// that they may be on loan from.
+func newPrefill(ctx context.Context, cfg config.Config, p *process, eng engine.Text, memory *arena.Arena, state *readiness, parts *closers) (*prefill.Prefill, error) {
+	own, spec := cfg.Prefill, eng.Spec()
+	shared, err := dialStore(ctx, cfg, storeLink{
+		socket: own.Store, off: cfg.Delivery.Mode == config.DeliveryP2P || !cfg.Encoder.CrossEncoderCache,
+	}, p, memory, state, parts)
+	if err != nil {
+		return nil, err
+	}
+	kept := cache.NewWith(cache.Config{MaxBytes: int64(own.ResidentBytes), Arena: memory})
+	parts.add(func() error { kept.Close(); return nil })
+	residents := &prefill.Residents{Cache: kept}
 	receiver, err := transport.NewReceiver(transport.ReceiverConfig{
-		Arena: memory, Listener: p.data, Engine: spec.Engine, Cols: spec.Cols,
+		Arena: memory, Evict: residents.Evict, Listener: p.data, Engine: spec.Engine, Cols: spec.Cols,
 		GrantTTL: time.Duration(own.PrepareTimeout), Logger: p.log, Metrics: transport.NewMetrics(p.registry),
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	parts.add(receiver.Close)
-	worker := prefill.New(prefill.Config{
+	worker, err := prefill.New(prefill.Config{
 		Name: p.name, Version: version, Model: cfg.Model.Name, Engine: eng, Receiver: receiver, Protocol: protocol,
+		Residents: residents, Store: shared,
 		PoolBytes: int64(own.ArenaBytes), MaxBodyBytes: prefillMaxBody, GrantTimeout: grantTimeout,
 		PrepareTTL: time.Duration(own.PrepareTimeout), ItemTimeout: time.Duration(own.ItemTimeout),
 		MaxWaiting: prefillMaxWaiting, WriteTimeout: writeTimeout, Registry: p.registry, Logger: p.log,
 	})
-	parts.add(func() error { worker.Close(); return nil })
-	mux := p.mux(nil, nil)
-	worker.Routes(mux)
-	if err := p.ready(shown(worker.Announcement().Model, spec.Modelled)); err != nil {
-		return err
+	if err != nil {
+		return nil, err
 	}
-	return p.serve(ctx, mux)
+	parts.add(func() error { worker.Close(); return nil })
+	return worker, nil
 }

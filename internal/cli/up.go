@@ -35,6 +35,7 @@ type upCmd struct {
 	Up       config.Up       `embed:"" group:"fleet"`
 	Engine   config.Engine   `embed:"" group:"engine"`
 	Gateway  config.Gateway  `embed:"" group:"gateway"`
+	Delivery config.Delivery `embed:"" group:"delivery"`
 	Media    config.Media    `embed:"" group:"media"`
 	Kind     string          `name:"store" key:"store.kind" placeholder:"KIND" group:"store" help:"Short for --store-kind: ram, mooncake or none."`
 	Store    config.Store    `embed:"" prefix:"store-" group:"store"`

@@ -13,11 +13,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
 	"afterimage/internal/control"
-	"afterimage/internal/embedding"
 	"afterimage/internal/openai"
 )
 
@@ -40,22 +40,10 @@ type Question struct {
 }
 
 // Item says where the embedding of one picture came from.
-type Item struct {
-	Index      int                  `json:"index"`
-	Identifier embedding.Identifier `json:"identifier"`
-	Source     control.Source       `json:"source"`
-	Encoder    string               `json:"encoder"`
-	Rows       int                  `json:"rows"`
-	Cols       int                  `json:"cols"`
-	Bytes      int                  `json:"bytes"`
-	MS         float64              `json:"ms"` // from the Encoder's receipt to the confirmed delivery
-}
+type Item = control.TraceItem
 
 // Stage is a point that the request passed in the gateway, in milliseconds since it arrived there.
-type Stage struct {
-	Name string  `json:"name"`
-	MS   float64 `json:"ms"`
-}
+type Stage = control.TraceStage
 
 // Usage counts tokens, pictures included.
 type Usage struct {
@@ -205,29 +193,32 @@ func (a *Answer) read(r io.Reader, start time.Time, text func(string)) error {
 
 // trace fills in where the embeddings came from. name is the gateway's for the trace.
 func (c *Client) trace(ctx context.Context, name string, a *Answer) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Base+"/v1/traces/"+name, nil)
+	t, err := c.Trace(ctx, name)
+	if err == nil {
+		a.Prefill, a.Attempts, a.Items, a.Stages = t.Prefill, t.Attempts, t.Items, t.Stages
+	}
+	return err
+}
+
+// Trace returns what the gateway remembers of a request. name is the trace's, which is the request's own
+// where the client has given it none.
+func (c *Client) Trace(ctx context.Context, name string) (t control.Trace, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Base+control.PathTraces+"/"+url.PathEscape(name), nil)
 	if err != nil {
-		return err
+		return t, err
 	}
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
-		return fmt.Errorf("no trace from %s: %w", c.Base, err)
+		return t, fmt.Errorf("no trace from %s: %w", c.Base, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return readError(resp)
-	}
-	var t struct {
-		Prefill  string
-		Attempts int
-		Items    []Item
-		Stages   []Stage
+		return t, readError(resp)
 	}
 	if err := json.NewDecoder(resp.Body).Decode(&t); err != nil {
-		return fmt.Errorf("trace: %w", err)
+		return t, fmt.Errorf("trace: %w", err)
 	}
-	a.Prefill, a.Attempts, a.Items, a.Stages = t.Prefill, t.Attempts, t.Items, t.Stages
-	return nil
+	return t, nil
 }
 
 // maxErrorBody bounds what is read of an error.

@@ -34,6 +34,9 @@ func (c *checker) shared() {
 		c.atMost("up.encoders", int64(cfg.Up.Encoders), maxEncoders, "each is a process with memory of its own")
 		c.duration("up.start_timeout", cfg.Up.StartTimeout, time.Second)
 	}
+	if c.is(RoleUp, RolePrefill) {
+		c.oneOf("delivery.mode", cfg.Delivery.Mode, DeliveryDirect, DeliveryP2P)
+	}
 	if c.is(RoleUp, RoleEncoder, RoleGateway) {
 		c.bytes("media.max_image_bytes", cfg.Media.MaxImageBytes, KiB)
 		c.atLeast("media.max_image_pixels", int64(cfg.Media.MaxImagePixels), 1, "")
@@ -75,7 +78,7 @@ func (c *checker) model(m *Model) {
 
 func (c *checker) store() {
 	s := &c.l.Config.Store
-	if c.is(RoleStore, RoleUp, RoleEncoder) {
+	if c.is(RoleStore, RoleUp, RoleEncoder, RolePrefill) {
 		c.oneOf("store.kind", s.Kind, StoreRAM, StoreMooncake, StoreNone)
 	}
 	c.retention(s)
@@ -107,7 +110,7 @@ const maxConnections = 64
 
 // mooncake checks the way to a cluster where one is used.
 func (c *checker) mooncake() {
-	if !c.is(RoleUp, RoleEncoder) || c.l.Config.Store.Kind != StoreMooncake {
+	if !c.is(RoleUp, RoleEncoder, RolePrefill) || c.l.Config.Store.Kind != StoreMooncake {
 		return
 	}
 	m := &c.l.Config.Mooncake
@@ -226,6 +229,7 @@ func (c *checker) prefill() {
 		c.fault("prefill.data_listen", "no address to send to; name one of this host's that Encoders can reach")
 	}
 	c.memory("prefill.arena_bytes", p.ArenaBytes)
+	c.bytes("prefill.resident_bytes", p.ResidentBytes, 0)
 	c.duration("prefill.prepare_timeout", p.PrepareTimeout, time.Second)
 	c.duration("prefill.item_timeout", p.ItemTimeout, time.Second)
 	if p.Name == "" {

@@ -17,6 +17,7 @@ type Config struct {
 	Encoder  Encoder  `toml:"encoder"`
 	Prefill  Prefill  `toml:"prefill"`
 	Gateway  Gateway  `toml:"gateway"`
+	Delivery Delivery `toml:"delivery"`
 	Media    Media    `toml:"media"`
 	Up       Up       `toml:"up"`
 	Server   Server   `toml:"server"`
@@ -43,7 +44,7 @@ type Engine struct {
 
 // Store says where the shared Store is and how large.
 type Store struct {
-	Kind   string `toml:"kind" key:"store.kind" placeholder:"KIND" help:"ram shares embeddings between the Encoders of this host, mooncake between hosts through a Mooncake cluster; none turns the Store off. Encoders read it too."`
+	Kind   string `toml:"kind" key:"store.kind" placeholder:"KIND" help:"ram shares embeddings between the Encoders of this host, mooncake between hosts through a Mooncake cluster; none turns the Store off. Encoders and prefill workers read it too."`
 	Listen string `toml:"listen" key:"store.listen" placeholder:"HOST:PORT" help:"Address of health and metrics."`
 	Path   string `toml:"path" key:"store.path" placeholder:"SOCKET" help:"Unix socket that Encoders connect to."`
 	Bytes  Bytes  `toml:"bytes" key:"store.bytes" placeholder:"SIZE" help:"Memory for embeddings. When it is full, those not used for longest go. With mooncake it is what up gives to the cluster, 256MiB if not set."`
@@ -108,7 +109,9 @@ type Prefill struct {
 	Listen         string   `toml:"listen" key:"prefill.listen" placeholder:"HOST:PORT" help:"Address of the worker API, health and metrics."`
 	DataListen     string   `toml:"data_listen" key:"prefill.data_listen" placeholder:"HOST:PORT" help:"Address that Encoders send embeddings to. It must be one that they can reach."`
 	Name           string   `toml:"name" key:"prefill.name" placeholder:"NAME" help:"Name in answers, metrics and logs, unique in the fleet."`
+	Store          string   `toml:"store" key:"prefill.store" placeholder:"SOCKET" help:"Socket of the Store, with store.kind = ram and delivery.mode = direct. Empty: this worker leaves the Store to Encoders."`
 	ArenaBytes     Bytes    `toml:"arena_bytes" key:"prefill.arena_bytes" placeholder:"SIZE" help:"Memory for embeddings of requests in work. A request that needs more than all of it is refused. Under up it is 512MiB if not set."`
+	ResidentBytes  Bytes    `toml:"resident_bytes" key:"prefill.resident_bytes" placeholder:"SIZE" help:"Most memory for embeddings that are kept after a request. They are used again without any transfer, and leave when requests in work need the arena. 0 keeps none."`
 	PrepareTimeout Duration `toml:"prepare_timeout" key:"prefill.prepare_timeout" placeholder:"TIME" help:"How long memory granted to a request is kept for it while its chat call does not come."`
 	ItemTimeout    Duration `toml:"item_timeout" key:"prefill.item_timeout" placeholder:"TIME" help:"How long a request waits for an embedding before it is repaired."`
 }
@@ -124,6 +127,12 @@ type Gateway struct {
 	FetchTimeout     Duration `toml:"fetch_timeout" key:"gateway.fetch_timeout" placeholder:"TIME" help:"Time for one image URL, redirects included."`
 	Repairs          int      `toml:"repairs" key:"gateway.repairs" placeholder:"N" help:"How often lost embeddings of one request are made again before the client gets a 503."`
 	SilenceLimit     Duration `toml:"silence_limit" key:"gateway.silence_limit" placeholder:"TIME" help:"How long a worker that holds a call may show no sign of life (frozen, host gone) before the call is cut and repaired, or ends in an error once its answer has begun."`
+}
+
+// Delivery says how embeddings come to prefill workers.
+type Delivery struct {
+	Mode    string `toml:"mode" key:"delivery.mode" name:"delivery" placeholder:"MODE" help:"direct: prefill workers read the Store themselves, and Encoders only see what is not in it. p2p: Encoders read the Store and forward what they find. Prefill workers read it."`
+	Overlap bool   `toml:"overlap" key:"delivery.overlap" negatable:"" help:"Let a prefill worker begin with a prompt while Encoders still work on its images. Gateways read it."`
 }
 
 // Media bounds the pictures that gateways accept and Encoders decode. Both read it, so that a fleet has
@@ -166,6 +175,12 @@ const (
 	ProtocolV3 = string(embedding.V3)
 )
 
+// The modes that delivery.mode takes.
+const (
+	DeliveryDirect = "direct"
+	DeliveryP2P    = "p2p"
+)
+
 // DefaultConfig returns the values that hold where nothing else is said.
 func DefaultConfig() Config {
 	return Config{
@@ -185,16 +200,17 @@ func DefaultConfig() Config {
 			Modalities: []string{"image"}, MMProcessorCacheGB: 4,
 		},
 		Prefill: Prefill{
-			Listen: "127.0.0.1:8200", DataListen: "127.0.0.1:8201", Name: "prefill-0", ArenaBytes: GiB,
+			Listen: "127.0.0.1:8200", DataListen: "127.0.0.1:8201", Name: "prefill-0", ArenaBytes: GiB, ResidentBytes: 256 * MiB,
 			PrepareTimeout: Duration(30 * time.Second), ItemTimeout: Duration(30 * time.Second),
 		},
 		Gateway: Gateway{
 			Listen: "127.0.0.1:8000", MaxBodyBytes: 64 * MiB, MaxImages: 16,
 			FetchTimeout: Duration(10 * time.Second), Repairs: 2, SilenceLimit: Duration(10 * time.Second),
 		},
-		Media:  Media{MaxImageBytes: 20 * MiB, MaxImagePixels: 50_000_000},
-		Up:     Up{Encoders: 2, StartTimeout: Duration(2 * time.Minute)},
-		Server: Server{Drain: Duration(30 * time.Second)},
-		Log:    Log{Level: "info", Format: "text"},
+		Delivery: Delivery{Mode: DeliveryDirect, Overlap: true},
+		Media:    Media{MaxImageBytes: 20 * MiB, MaxImagePixels: 50_000_000},
+		Up:       Up{Encoders: 2, StartTimeout: Duration(2 * time.Minute)},
+		Server:   Server{Drain: Duration(30 * time.Second)},
+		Log:      Log{Level: "info", Format: "text"},
 	}
 }

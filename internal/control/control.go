@@ -30,6 +30,8 @@ const (
 	// HeaderEncoder, sent by a client to the gateway, picks an Encoder by index or name for a
 	// demonstration.
 	HeaderEncoder = "X-Afterimage-Encoder"
+	// HeaderItems, in P/D's answer, is a JSON list of Arrival.
+	HeaderItems = "X-Afterimage-Items"
 	// HeaderTrace, in the gateway's answer, is the random name under which it shows the trace.
 	HeaderTrace = "X-Afterimage-Trace"
 )
@@ -100,7 +102,15 @@ type PrepareItem struct {
 	Contract   embedding.Contract   `json:"contract"`
 	Tokens     int                  `json:"tokens"` // length in the prompt: rows, and the tokens round them
 	Bytes      int                  `json:"bytes"`  // size of the whole object
+	// Force says that what P/D or the Store holds must not be used (repair).
+	Force bool `json:"force_encode,omitempty"`
+	// ByEncoder says that an Encoder is to deliver it, whatever else has it: the client named one.
+	ByEncoder bool `json:"by_encoder,omitempty"`
 }
+
+// Sized says whether the size of the object is known. A gateway that could ask no Encoder knows none:
+// rows, tokens and bytes are 0, and P/D takes them from the object, if it can find it.
+func (it *PrepareItem) Sized() bool { return it.Contract.Rows != 0 || it.Tokens != 0 || it.Bytes != 0 }
 
 // PrepareRequest asks a P/D to check a request and make room for its embeddings, before any of them
 // is computed.
@@ -114,8 +124,6 @@ type PrepareRequest struct {
 	// Chat is the body that will be posted, so that a request that cannot be served is refused before
 	// any image is encoded.
 	Chat json.RawMessage `json:"chat"`
-	// ForceEncode says that what P/D or the Store holds must not be used (repair).
-	ForceEncode bool `json:"force_encode,omitempty"`
 }
 
 // ItemState says what P/D needs for an item.
@@ -132,6 +140,10 @@ const (
 type PreparedItem struct {
 	State ItemState `json:"state"`
 	Grant *Grant    `json:"grant,omitempty"` // with Need
+	// Source says where P/D takes the embedding from, Bytes what its object takes; not with Need.
+	Source Source `json:"source,omitempty"`
+	Rows   int    `json:"rows,omitempty"` // with Ready
+	Bytes  int    `json:"bytes,omitempty"`
 }
 
 // PrepareResponse answers in the order of PrepareRequest.Items.
@@ -139,6 +151,9 @@ type PrepareResponse struct {
 	Items []PreparedItem `json:"items"`
 	// PromptTokens is the length of the prompt in tokens, images included.
 	PromptTokens int `json:"prompt_tokens"`
+	// Times in milliseconds: for the Store's answer, and for memory to grant.
+	StoreMS float64 `json:"store_ms,omitempty"`
+	GrantMS float64 `json:"grant_ms,omitempty"`
 }
 
 // Grant lets an Encoder write one object into memory that a P/D reserved for it.
@@ -177,6 +192,25 @@ const (
 	SourceRelay    Source = "relay"
 )
 
+// Road says how the bytes of an embedding came into the reach of P/D.
+type Road string
+
+// The roads of an embedding.
+const (
+	RoadNone Road = "none" // they were there already
+	RoadLoan Road = "loan" // they stay in the memory of a neighbour on the host
+	RoadCopy Road = "copy" // they were read from the Store into P/D's memory
+	RoadTCP  Road = "tcp"  // they came over a data connection
+)
+
+// Arrival says how one embedding of a request reached the prompt. P/D lists the arrivals in HeaderItems.
+type Arrival struct {
+	Index  int     `json:"index"` // into PrepareRequest.Items
+	Road   Road    `json:"road"`
+	Bytes  int     `json:"bytes"`
+	WaitMS float64 `json:"wait_ms"` // for which the prompt stood still for it
+}
+
 // EncodedItem answers one EncodeItem.
 type EncodedItem struct {
 	Identifier embedding.Identifier `json:"identifier"`
@@ -185,8 +219,9 @@ type EncodedItem struct {
 	Cols       int                  `json:"cols,omitempty"`
 	Bytes      int                  `json:"bytes,omitempty"` // size of the whole object
 	Delivered  bool                 `json:"delivered"`       // every grant was confirmed by its P/D
-	// Times in milliseconds since the call arrived: when the item's rows were there, and when the
-	// last P/D had confirmed.
+	// Times in milliseconds: before the engine took the item; and, since the call arrived, when its rows
+	// were there, and when the last P/D had confirmed.
+	QueueMS     float64 `json:"queue_ms,omitempty"`
 	ResolvedMS  float64 `json:"resolved_ms"`
 	DeliveredMS float64 `json:"delivered_ms"`
 	Error       *Error  `json:"error,omitempty"`

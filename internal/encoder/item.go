@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"afterimage/internal/arena"
@@ -26,6 +27,7 @@ type item struct {
 
 	buf      *arena.Buf // the sealed object; one reference is the item's
 	source   control.Source
+	queued   atomic.Int64 // time before the engine took it, maybe on a run that lost a hedge
 	resolved time.Duration
 	done     time.Duration
 	err      error
@@ -130,6 +132,7 @@ func (e *Encoder) produce(ctx context.Context, it *item) (*arena.Buf, error) {
 	}
 	defer func() { <-e.engine }()
 	queued()
+	it.queued.Store(int64(time.Since(asked)))
 	e.metrics.queue.Observe(time.Since(asked).Seconds())
 	return e.run(ctx, it, px, asked)
 }

@@ -136,6 +136,7 @@ func (e *Encoder) work(ctx context.Context, items []*item, force bool, start tim
 func (e *Encoder) answer(it *item) control.EncodedItem {
 	a := control.EncodedItem{
 		Identifier: it.req.Identifier, Source: it.source, Delivered: it.err == nil,
+		QueueMS:     float64(it.queued.Load()) / float64(time.Millisecond),
 		ResolvedMS:  float64(it.resolved) / float64(time.Millisecond),
 		DeliveredMS: float64(it.done) / float64(time.Millisecond),
 	}

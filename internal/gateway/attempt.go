@@ -31,22 +31,25 @@ func (g *Gateway) attempt(ctx context.Context, req *request, out *proxy.Reply, p
 	if len(req.images) == 0 {
 		return g.chat(ctx, req, out, pd, "", func() {})
 	}
-	enc, err := anyEncoder(snap, past)
-	if err != nil {
-		return err
+	enc, lack := anyEncoder(snap, past)
+	if lack != nil {
+		known := false
+		if enc, known = snap.remembered(); !known || errors.Is(lack, errNoneLeft) {
+			return lack
+		}
 	}
 	if err := g.name(ctx, enc, req.images); err != nil {
 		return retryElsewhere(enc, err)
 	}
-	grants, err := g.prepare(ctx, req, pd, enc, attempt, len(past.force) > 0)
-	if err != nil {
+	orders, err := g.prepare(ctx, req, pd, enc, attempt, past)
+	if err != nil || lack != nil && len(orders) > 0 {
 		// It may have granted all the same, and its answer may be lost.
 		g.release(pd, attempt)
-		return retryElsewhere(pd, err)
+		return prepareError(pd, err, lack)
 	}
 	req.trace.stage("prepare")
 	err = g.bothCalls(ctx, req, out, pd, attempt, func(ctx context.Context) error {
-		return g.encode(ctx, snap, req, grants, past)
+		return g.encode(ctx, snap, req, orders, past)
 	})
 	if err != nil {
 		g.release(pd, attempt)
@@ -54,10 +57,26 @@ func (g *Gateway) attempt(ctx context.Context, req *request, out *proxy.Reply, p
 	return err
 }
 
+// prepareError is what a prepare call that did not lead on comes to. lack says why no Encoder could have helped;
+// then P/D is not to blame for what it needs one for.
+func prepareError(pd worker, err, lack error) error {
+	var answer *workerError
+	if lack != nil && (err == nil || errors.As(err, &answer) && !answer.final()) {
+		return lack
+	}
+	return retryElsewhere(pd, err)
+}
+
 // bothCalls runs the encode calls and the chat call side by side. The first that fails ends the other;
 // its error is the cause. Once P/D answers it has every embedding, and the fate of the encode calls
 // matters no more. No call outlives bothCalls.
 func (g *Gateway) bothCalls(ctx context.Context, req *request, out *proxy.Reply, pd worker, attempt string, encode func(context.Context) error) error {
+	if g.cfg.NoOverlap {
+		if err := encode(ctx); err != nil {
+			return err
+		}
+		encode = func(context.Context) error { return nil }
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var mu sync.Mutex // guards answered
@@ -95,6 +114,9 @@ const traceGrace = 250 * time.Millisecond
 
 // pickPrefill chooses the P/D with the least load; key spreads requests over equals.
 func pickPrefill(snap *snapshot, key string, past *history) (worker, error) {
+	if i := slices.IndexFunc(snap.Prefills, func(w worker) bool { return w.Up && w.URL == past.stay }); i >= 0 {
+		return snap.Prefills[i], nil
+	}
 	i := past.pick(snap.Prefills, func(ps []route.Peer) int { return route.LeastLoaded(key, ps) })
 	if i >= 0 {
 		return snap.Prefills[i], nil
@@ -118,6 +140,18 @@ func anyEncoder(snap *snapshot, past *history) (worker, error) {
 	return worker{}, errNoneLeft
 }
 
+// remembered returns an Encoder that is not up, for the names that it has given to embeddings: what it made
+// may still be found, by P/D.
+func (s *snapshot) remembered() (worker, bool) {
+	i := slices.IndexFunc(s.Encoders, func(w worker) bool {
+		return w.Known && !w.Mismatch && w.Seen.Namespace != nil && w.Seen.Processing != nil
+	})
+	if i < 0 {
+		return worker{}, false
+	}
+	return s.Encoders[i], true
+}
+
 func unavailableWorker(err error) error { return openai.Unavailable(retryAfter, "%v", err) }
 
 // retryElsewhere marks an answer that another worker, or the same one a little later, need not repeat.
@@ -129,15 +163,15 @@ func retryElsewhere(w worker, err error) error {
 	return err
 }
 
-// prepare has P/D check the request and returns one grant per image.
-func (g *Gateway) prepare(ctx context.Context, req *request, pd, enc worker, attempt string, force bool) ([]control.Grant, error) {
+// prepare has P/D check the request, and returns an order for each image that it needs an Encoder for.
+func (g *Gateway) prepare(ctx context.Context, req *request, pd, enc worker, attempt string, past *history) ([]order, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.PrepareTimeout)
 	defer cancel()
-	body := control.PrepareRequest{Request: attempt, Engine: enc.Seen.Engine, Chat: req.body, ForceEncode: force}
+	body := control.PrepareRequest{Request: attempt, Engine: enc.Seen.Engine, Chat: req.body}
 	body.Uses = req.uses
-	for _, m := range req.images {
+	for i, m := range req.images {
 		body.Items = append(body.Items, control.PrepareItem{
-			Identifier: m.id, Key: m.key, Contract: m.want, Tokens: m.geo.Tokens, Bytes: m.geo.Bytes,
+			Identifier: m.id, Key: m.key, Contract: m.want, Tokens: m.geo.Tokens, Bytes: m.geo.Bytes, Force: past.force[i], ByEncoder: req.forced != "",
 		})
 	}
 	var got control.PrepareResponse
@@ -147,14 +181,20 @@ func (g *Gateway) prepare(ctx context.Context, req *request, pd, enc worker, att
 	if len(got.Items) != len(req.images) {
 		return nil, nonsense(pd, "prepared %d items of %d", len(got.Items), len(req.images))
 	}
-	grants := make([]control.Grant, len(got.Items))
+	req.trace.prepared(&got)
+	var orders []order
 	for i, it := range got.Items {
-		if it.State != control.Need || it.Grant == nil {
+		switch {
+		case it.State == control.Need && it.Grant != nil:
+			orders = append(orders, order{image: i, grants: []control.Grant{*it.Grant}})
+		case it.State == control.Ready, it.State == control.Loading:
+			req.trace.held(req.images[i], it)
+			g.metrics.items.WithLabelValues(string(it.Source)).Inc()
+		default:
 			return nil, nonsense(pd, "answered state %q without a grant for image %d", it.State, i)
 		}
-		grants[i] = *it.Grant
 	}
-	return grants, nil
+	return orders, nil
 }
 
 // releaseTimeout bounds the call that gives unused grants back; they expire by themselves too.
@@ -196,6 +236,7 @@ func (g *Gateway) chat(ctx context.Context, req *request, out *proxy.Reply, pd w
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusOK {
 		begun()
+		req.trace.arrived(req.images, resp.Header.Get(control.HeaderItems))
 		req.trace.stage("prefill")
 		g.metrics.firstByte.Observe(time.Since(req.start).Seconds())
 		return g.relay(ctx, resp, out, pd)
@@ -207,7 +248,7 @@ func (g *Gateway) chat(ctx context.Context, req *request, out *proxy.Reply, pd w
 	if resp.StatusCode == http.StatusConflict {
 		var m control.Missing
 		if err := json.Unmarshal(b, &m); err == nil && len(m.Missing) > 0 {
-			return &missingError{items: m.Missing}
+			return &missingError{url: pd.URL, items: m.Missing}
 		}
 	}
 	return retryElsewhere(pd, answered(pd, resp.StatusCode, b))

@@ -58,49 +58,51 @@ func pickEncoder(snap *snapshot, req *request, m *image, past *history) (int, er
 	return 0, errNoneLeft
 }
 
-// encode has every image delivered to its grant, with one call per Encoder. Without grants the images are
-// encoded for the Store alone.
-func (g *Gateway) encode(ctx context.Context, snap *snapshot, req *request, grants []control.Grant, past *history) error {
-	groups := map[int][]int{} // Encoder -> images
-	for i, m := range req.images {
-		e, err := pickEncoder(snap, req, m, past)
+// order asks for one image of a request to be delivered to grants; without any it is encoded for the Store
+// alone.
+type order struct {
+	image  int
+	grants []control.Grant
+}
+
+// encode has every order carried out, with one call per Encoder.
+func (g *Gateway) encode(ctx context.Context, snap *snapshot, req *request, orders []order, past *history) error {
+	groups := map[int][]order{} // by Encoder
+	for _, o := range orders {
+		e, err := pickEncoder(snap, req, req.images[o.image], past)
 		if err != nil {
 			return err
 		}
-		groups[e] = append(groups[e], i)
+		groups[e] = append(groups[e], o)
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.EncodeTimeout)
 	defer cancel()
 	grp, ctx := errgroup.WithContext(ctx)
-	for e, images := range groups {
+	for e, orders := range groups {
 		// Forced images travel apart: force goes for a whole call.
 		for _, forced := range []bool{false, true} {
-			var pick []int
-			for _, i := range images {
-				if past.force[i] == forced {
-					pick = append(pick, i)
+			var pick []order
+			for _, o := range orders {
+				if past.force[o.image] == forced {
+					pick = append(pick, o)
 				}
 			}
 			if len(pick) > 0 {
-				grp.Go(func() error { return g.encodeOn(ctx, snap.Encoders[e], req, pick, grants, forced) })
+				grp.Go(func() error { return g.encodeOn(ctx, snap.Encoders[e], req, pick, forced) })
 			}
 		}
 	}
 	return grp.Wait()
 }
 
-// encodeCall returns the request of an encode call for the picked images. Its body has a share of the
+// encodeCall returns the request of an encode call for the picked orders. Its body has a share of the
 // memory that they lie in.
-func encodeCall(ctx context.Context, e worker, req *request, pick []int, grants []control.Grant, force bool) (*http.Request, error) {
+func encodeCall(ctx context.Context, e worker, req *request, pick []order, force bool) (*http.Request, error) {
 	head := control.EncodeRequest{Request: req.id, Force: force}
 	var files [][]byte
-	for _, i := range pick {
-		m := req.images[i]
-		item := control.EncodeItem{Identifier: m.id, Bytes: len(m.file), Rows: m.geo.Rows, Grants: []control.Grant{}}
-		if grants != nil {
-			item.Grants = grants[i : i+1]
-		}
-		head.Items = append(head.Items, item)
+	for _, o := range pick {
+		m := req.images[o.image]
+		head.Items = append(head.Items, control.EncodeItem{Identifier: m.id, Bytes: len(m.file), Rows: m.geo.Rows, Grants: o.grants})
 		files = append(files, m.file)
 	}
 	body, length, err := control.NewEncodeBody(head, files)
@@ -118,8 +120,8 @@ func encodeCall(ctx context.Context, e worker, req *request, pick []int, grants 
 }
 
 // encodeOn makes one encode call and files its answers.
-func (g *Gateway) encodeOn(ctx context.Context, e worker, req *request, pick []int, grants []control.Grant, force bool) error {
-	hr, err := encodeCall(ctx, e, req, pick, grants, force)
+func (g *Gateway) encodeOn(ctx context.Context, e worker, req *request, pick []order, force bool) error {
+	hr, err := encodeCall(ctx, e, req, pick, force)
 	if err != nil {
 		return err
 	}
@@ -140,7 +142,7 @@ func (g *Gateway) encodeOn(ctx context.Context, e worker, req *request, pick []i
 		return nonsense(e, "answered %d items of %d", len(got.Items), len(pick))
 	}
 	for j, a := range got.Items {
-		m := req.images[pick[j]]
+		m := req.images[pick[j].image]
 		if a.Error != nil {
 			return encodeError(e, req.scan.Media[m.parts[0]], a.Error)
 		}

@@ -35,6 +35,8 @@ type Config struct {
 	Limits               media.Limits // of one image
 	Fetcher              *media.Fetcher
 
+	// NoOverlap has P/D begin only when all embeddings are there, to measure what beginning earlier brings.
+	NoOverlap bool
 	// Repairs is how often an attempt is repeated when a worker fails or lacks an item.
 	Repairs int
 	// ProbeEvery and ProbeTimeout pace the questions to workers.
@@ -101,6 +103,6 @@ func (g *Gateway) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+control.PathWarm, g.serveWarm)
 	mux.HandleFunc("GET /v1/models", g.serveModels)
 	mux.HandleFunc("GET /v1/fleet", g.serveFleet)
-	mux.HandleFunc("GET /v1/traces/{trace}", g.serveTrace)
+	mux.HandleFunc("GET "+control.PathTraces+"/{trace}", g.serveTrace)
 	mux.HandleFunc("/", serveUnrouted(mux))
 }

@@ -47,7 +47,8 @@ func (g *geometry) put(k geoKey, v control.Geometry) {
 	g.known[k] = v
 }
 
-// geometries returns the geometry of each size, asking e once for those that are not known.
+// geometries returns the geometry of each size, asking e once for those that are not known. One that is not
+// up is asked for none: what is not known is zero.
 func (g *Gateway) geometries(ctx context.Context, e worker, sizes []control.Size) ([]control.Geometry, error) {
 	out := make([]control.Geometry, len(sizes))
 	var ask control.GeometryRequest
@@ -60,7 +61,7 @@ func (g *Gateway) geometries(ctx context.Context, e worker, sizes []control.Size
 		}
 		ask.Sizes, at = append(ask.Sizes, s), append(at, i)
 	}
-	if len(at) == 0 {
+	if len(at) == 0 || !e.Up {
 		return out, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.PrepareTimeout)

@@ -46,7 +46,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}),
 	}
 	r.MustRegister(m.requests, m.images, m.items, m.repairs, m.cut, m.running, m.firstByte, m.duration)
-	for _, s := range []string{"local", "store", "encoded"} {
+	for _, s := range []string{"local", "store", "encoded", "resident"} {
 		m.items.WithLabelValues(s)
 	}
 	return m

@@ -22,6 +22,7 @@ const (
 type history struct {
 	workers map[string]verdict // by URL
 	force   map[int]bool       // images that must be encoded afresh
+	stay    string             // URL of the P/D that lacked only those; it has the others
 	cause   error              // why the latest attempt failed
 }
 
@@ -31,7 +32,7 @@ func newHistory() *history {
 
 // note files why an attempt failed and says whether another may succeed.
 func (h *history) note(err error) bool {
-	h.cause = err
+	h.cause, h.stay = err, ""
 	var missing *missingError
 	var broken *brokenError
 	var refusal *refusedError
@@ -41,6 +42,7 @@ func (h *history) note(err error) bool {
 		for _, i := range missing.items {
 			h.force[i] = true
 		}
+		h.stay = missing.url
 	case errors.As(err, &broken):
 		h.workers[broken.url] = max(h.workers[broken.url], broke)
 	case errors.As(err, &refusal):
@@ -67,7 +69,10 @@ func (h *history) pick(ws []worker, choose func([]route.Peer) int) int {
 }
 
 // missingError: P/D lacks items of the attempt.
-type missingError struct{ items []int }
+type missingError struct {
+	url   string
+	items []int
+}
 
 func (e *missingError) Error() string { return fmt.Sprintf("items %v are missing", e.items) }
 

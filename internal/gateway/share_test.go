@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"afterimage/internal/control"
 	"afterimage/internal/openai"
 	"afterimage/internal/proxy"
 )
@@ -39,7 +38,7 @@ func TestEncodeCallHasShares(t *testing.T) {
 	f := func(answer int, ok bool, want int32) {
 		t.Helper()
 		status = answer
-		err := g.encodeOn(t.Context(), worker{URL: encoder.URL}, req, []int{0}, make([]control.Grant, 1), false)
+		err := g.encodeOn(t.Context(), worker{URL: encoder.URL}, req, []order{{}}, false)
 		if (err == nil) != ok {
 			t.Fatalf("status %d: error %v", answer, err)
 		}

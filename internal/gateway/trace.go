@@ -5,54 +5,24 @@ package gateway
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"sort"
 	"sync"
 	"time"
 
 	"afterimage/internal/control"
-	"afterimage/internal/embedding"
 	"afterimage/internal/openai"
 )
-
-// TraceItem says where the embedding of one media part came from.
-type TraceItem struct {
-	Index      int                  `json:"index"` // media part, in prompt order
-	Identifier embedding.Identifier `json:"identifier"`
-	Source     control.Source       `json:"source"`
-	Encoder    string               `json:"encoder"`
-	Rows       int                  `json:"rows"`
-	Cols       int                  `json:"cols"`
-	Bytes      int                  `json:"bytes"`
-	MS         float64              `json:"ms"` // from the Encoder's receipt to the confirmed delivery
-}
-
-// TraceStage is a point that a request passed.
-type TraceStage struct {
-	Name string  `json:"name"` // read, media, prepare, prefill, total
-	MS   float64 `json:"ms"`   // since the request arrived
-}
-
-// Trace is what the gateway remembers of one request. It holds no content.
-type Trace struct {
-	Request  string       `json:"request"`
-	Done     bool         `json:"done"`
-	Status   int          `json:"status,omitempty"`
-	Error    string       `json:"error,omitempty"` // as the client saw it
-	Prefill  string       `json:"prefill,omitempty"`
-	Attempts int          `json:"attempts"`
-	Items    []TraceItem  `json:"items"`
-	Stages   []TraceStage `json:"stages"`
-}
 
 // trace is a Trace in the making.
 type trace struct {
 	start time.Time
 	ended chan struct{} // closed by end
 	mu    sync.Mutex    // guards t
-	t     Trace
+	t     control.Trace
 }
 
-func (t *trace) with(f func(*Trace)) {
+func (t *trace) with(f func(*control.Trace)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f(&t.t)
@@ -61,23 +31,58 @@ func (t *trace) with(f func(*Trace)) {
 func (t *trace) since() float64 { return float64(time.Since(t.start)) / float64(time.Millisecond) }
 
 func (t *trace) stage(name string) {
-	t.with(func(x *Trace) { x.Stages = append(x.Stages, TraceStage{name, t.since()}) })
+	t.with(func(x *control.Trace) { x.Stages = append(x.Stages, control.TraceStage{Name: name, MS: t.since()}) })
 }
 
 func (t *trace) attempt() {
-	t.with(func(x *Trace) { x.Attempts, x.Items = x.Attempts+1, nil })
+	t.with(func(x *control.Trace) { x.Attempts, x.Items = x.Attempts+1, nil })
 }
 
-func (t *trace) prefill(name string) { t.with(func(x *Trace) { x.Prefill = name }) }
+func (t *trace) prefill(name string) { t.with(func(x *control.Trace) { x.Prefill = name }) }
 
-// item notes an Encoder's answer for every part that shows m.
+// prepared notes what P/D said of its times.
+func (t *trace) prepared(a *control.PrepareResponse) {
+	t.with(func(x *control.Trace) { x.StoreMS, x.GrantMS = a.StoreMS, a.GrantMS })
+}
+
+// add notes, for every part that shows m, where its embedding came from.
+func (t *trace) add(m *image, it control.TraceItem) {
+	it.Identifier, it.Cols = m.id, m.want.Cols
+	t.with(func(x *control.Trace) {
+		for _, it.Index = range m.parts {
+			x.Items = append(x.Items, it)
+		}
+	})
+}
+
+// item notes an Encoder's answer.
 func (t *trace) item(m *image, encoder string, a control.EncodedItem) {
-	t.with(func(x *Trace) {
-		for _, p := range m.parts {
-			x.Items = append(x.Items, TraceItem{
-				Index: p, Identifier: m.id, Source: a.Source, Encoder: encoder,
-				Rows: a.Rows, Cols: a.Cols, Bytes: a.Bytes, MS: a.DeliveredMS,
-			})
+	t.add(m, control.TraceItem{Source: a.Source, Encoder: encoder, Rows: a.Rows, Bytes: a.Bytes,
+		MS: a.DeliveredMS, QueueMS: a.QueueMS, TransferMS: a.DeliveredMS - a.ResolvedMS})
+}
+
+// held notes what needs no Encoder.
+func (t *trace) held(m *image, a control.PreparedItem) {
+	t.add(m, control.TraceItem{Source: a.Source, Rows: a.Rows, Bytes: a.Bytes})
+}
+
+// arrived takes in P/D's word on how embeddings came.
+func (t *trace) arrived(images []*image, header string) {
+	var came []control.Arrival
+	if header == "" || json.Unmarshal([]byte(header), &came) != nil {
+		return
+	}
+	t.with(func(x *control.Trace) {
+		for _, a := range came {
+			if a.Index < 0 || a.Index >= len(images) {
+				continue
+			}
+			for i := range x.Items {
+				if it := &x.Items[i]; slices.Contains(images[a.Index].parts, it.Index) {
+					it.Road, it.Bytes = a.Road, a.Bytes
+					it.WaitMS = a.WaitMS
+				}
+			}
 		}
 	})
 }
@@ -85,7 +90,7 @@ func (t *trace) item(m *image, encoder string, a control.EncodedItem) {
 func (t *trace) end(status int, err error) {
 	defer close(t.ended)
 	t.stage("total")
-	t.with(func(x *Trace) {
+	t.with(func(x *control.Trace) {
 		x.Done, x.Status = true, status
 		if err != nil {
 			x.Error = told(err)
@@ -94,12 +99,12 @@ func (t *trace) end(status int, err error) {
 }
 
 // copy returns the trace as it stands, items in prompt order.
-func (t *trace) copy() Trace {
+func (t *trace) copy() control.Trace {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.t
-	c.Items = append([]TraceItem{}, c.Items...)
-	c.Stages = append([]TraceStage{}, c.Stages...)
+	c.Items = append([]control.TraceItem{}, c.Items...)
+	c.Stages = append([]control.TraceStage{}, c.Stages...)
 	sort.Slice(c.Items, func(i, j int) bool { return c.Items[i].Index < c.Items[j].Index })
 	return c
 }
@@ -118,7 +123,7 @@ func newTraces(n int) *traces {
 
 // begin returns the trace of a new request, to be found under name, which is used once.
 func (ts *traces) begin(name, request string) *trace {
-	t := &trace{start: time.Now(), ended: make(chan struct{}), t: Trace{Request: request}}
+	t := &trace{start: time.Now(), ended: make(chan struct{}), t: control.Trace{Request: request}}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	delete(ts.byName, ts.ring[ts.next])

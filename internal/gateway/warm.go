@@ -115,7 +115,7 @@ func (g *Gateway) warmOnce(ctx context.Context, req *request, past *history) err
 	if err := g.name(ctx, enc, req.images); err != nil {
 		return retryElsewhere(enc, err)
 	}
-	return g.encode(ctx, snap, req, nil, past)
+	return g.encode(ctx, snap, req, []order{{grants: []control.Grant{}}}, past)
 }
 
 // warmItem reports one picture.

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"time"
 
-	"afterimage/internal/arena"
 	"afterimage/internal/control"
 	"afterimage/internal/embedding"
 	"afterimage/internal/engine"
@@ -100,16 +99,11 @@ type answer struct {
 	id     string
 	start  time.Time
 	stream *openai.ChunkWriter // set once the first byte is about to go out
-	held   []held              // embeddings that have arrived, by item index
+	held   []held              // embeddings that have arrived and are still needed, by item
+	left   []int               // uses of each item that are still to come
+	came   []control.Arrival
 	usage  openai.Usage
 	end    openai.End
-}
-
-// held is an embedding that arrived; one reference of the Buf is the answer's.
-type held struct {
-	buf     *arena.Buf
-	meta    embedding.Meta
-	payload []byte
 }
 
 // run takes the request from its prompt to its last byte.
@@ -129,6 +123,10 @@ func (a *answer) run(ctx context.Context, w http.ResponseWriter) error {
 	a.usage.PromptTokens = n
 	a.p.metrics.prompt.Add(float64(n))
 	a.p.metrics.firstToken.Observe(time.Since(a.start).Seconds())
+	if len(a.came) > 0 {
+		came, _ := json.Marshal(a.came) // of plain fields
+		w.Header().Set(control.HeaderItems, string(came))
+	}
 	return a.decode(ctx, w, seq)
 }
 
@@ -150,29 +148,18 @@ func (a *answer) sequence(ctx context.Context) (engine.Sequence, error) {
 
 // prefill feeds the prompt, waiting for each embedding where the prompt needs it.
 func (a *answer) prefill(ctx context.Context, seq engine.Sequence, pr *prompt) error {
-	a.held = make([]held, len(a.entry.items))
+	a.held, a.left = make([]held, len(a.entry.items)), make([]int, len(a.entry.items))
+	for _, use := range a.entry.uses {
+		a.left[use]++
+	}
 	defer a.release()
-	f := feeder{seq: seq}
+	f := feeder{seq: seq, protocol: a.p.cfg.Protocol}
 	for _, s := range pr.segments {
 		if s.item < 0 {
 			f.toks = append(f.toks, s.tokens...)
 			continue
 		}
-		use := a.entry.uses[s.item]
-		if !a.here(use) { // work while the Encoder does
-			if err := f.flush(ctx); err != nil {
-				return err
-			}
-		}
-		h, err := a.item(ctx, use)
-		if err != nil {
-			return err
-		}
-		err = f.item(ctx, h)
-		if errors.Is(err, engine.ErrBadRows) { // the engine looked before native code did
-			return &missingError{items: []int{use}, cause: err}
-		}
-		if err != nil {
+		if err := a.feed(ctx, &f, a.entry.uses[s.item]); err != nil {
 			return err
 		}
 	}
@@ -180,6 +167,30 @@ func (a *answer) prefill(ctx context.Context, seq engine.Sequence, pr *prompt) e
 		return openai.BadRequest("messages", "the conversation ends with an image and the model's chat template adds nothing after it")
 	}
 	return seq.PrefillTokens(ctx, f.toks, true)
+}
+
+// feed gives the model item i where the prompt shows it, and lets go of it after its last use.
+func (a *answer) feed(ctx context.Context, f *feeder, i int) error {
+	if !a.here(i) { // work while the Encoder does
+		if err := f.flush(ctx); err != nil {
+			return err
+		}
+	}
+	h, err := a.item(ctx, i)
+	if err != nil {
+		return err
+	}
+	err = f.item(ctx, h)
+	if errors.Is(err, engine.ErrBadRows) { // the engine looked before native code did
+		a.p.cfg.Residents.remove(a.entry.items[i].Key)
+		return &missingError{items: []int{i}, cause: err}
+	}
+	if a.left[i]--; a.left[i] == 0 {
+		h.buf.Release()
+		a.held[i] = held{}
+		a.p.cfg.Residents.settle()
+	}
+	return err
 }
 
 func (a *answer) here(i int) bool { return a.held[i].buf != nil }
@@ -192,17 +203,37 @@ func (a *answer) item(ctx context.Context, i int) (held, error) {
 	start := time.Now()
 	wait, cancel := context.WithTimeout(ctx, a.p.cfg.ItemTimeout)
 	defer cancel()
-	buf, meta, err := a.entry.tickets[i].Wait(wait)
-	a.p.metrics.itemWait.Observe(time.Since(start).Seconds())
+	h, road, err := a.entry.supplies[i].wait(wait)
+	waited := time.Since(start)
+	a.p.metrics.itemWait.Observe(waited.Seconds())
+	if err == nil {
+		err = a.p.admit(a.entry.items[i].Key, &h)
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return held{}, context.Cause(ctx)
 		}
 		return held{}, &missingError{items: []int{i}, cause: err}
 	}
-	off := a.p.cfg.Protocol.PayloadOffset(meta.Layout)
-	a.held[i] = held{buf: buf, meta: meta, payload: buf.Bytes()[off : off+meta.PayloadBytes()]}
-	return a.held[i], nil
+	a.p.metrics.items.WithLabelValues(string(road)).Inc()
+	a.came = append(a.came, control.Arrival{Index: i, Road: road, Bytes: h.buf.Len(), WaitMS: ms(waited)})
+	a.held[i] = h
+	return h, nil
+}
+
+// admit sums and scans a payload that nobody has, and keeps the embedding for the requests to come. It
+// releases what it refuses.
+func (p *Prefill) admit(k embedding.Key, h *held) error {
+	if !h.checked {
+		if err := p.cfg.Protocol.CheckPayload(h.buf.Bytes(), h.meta.DType); err != nil {
+			h.buf.Release()
+			p.distrust(k, err)
+			return err
+		}
+		h.checked = true
+	}
+	p.cfg.Residents.keep(k, *h)
+	return nil
 }
 
 func (a *answer) release() {

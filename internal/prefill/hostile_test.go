@@ -22,7 +22,11 @@ func (f fakeText) Spec() engine.TextSpec {
 }
 
 func newWorker(text engine.Text) *Prefill {
-	return New(Config{Engine: text, PoolBytes: 1 << 20, Registry: prometheus.NewRegistry()})
+	p, err := New(Config{Engine: text, PoolBytes: 1 << 20, Registry: prometheus.NewRegistry()})
+	if err != nil {
+		panic(err) // nothing that it is given can be wrong
+	}
+	return p
 }
 
 // TestPrepareTakesNoNonsense: numbers that no picture has are refused, and none of them overflows.
@@ -31,7 +35,11 @@ func TestPrepareTakesNoNonsense(t *testing.T) {
 	chat := json.RawMessage(`{"messages":[{"role":"user","content":[{"type":"afterimage_item","index":0},{"type":"afterimage_item","index":1},{"type":"text","text":"x"}]}]}`)
 	check := func(rows, tokens, bytes int) error {
 		it := control.PrepareItem{Contract: embedding.Contract{Rows: rows, Cols: 4, DType: embedding.Float32}, Tokens: tokens, Bytes: bytes}
-		_, err := p.check(&control.PrepareRequest{Request: "r", Engine: "x", Items: []control.PrepareItem{it, it}, Uses: []int{0, 1}, Chat: chat})
+		req := control.PrepareRequest{Request: "r", Engine: "x", Items: []control.PrepareItem{it, it}, Uses: []int{0, 1}, Chat: chat}
+		c, err := p.check(&req)
+		if err == nil {
+			_, _, err = p.plan(c, req.Items, req.Uses)
+		}
 		return err
 	}
 	if err := check(2, 3, 32); err != nil {

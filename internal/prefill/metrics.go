@@ -2,11 +2,16 @@
 
 package prefill
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"afterimage/internal/control"
+)
 
 type metrics struct {
 	requests   *prometheus.CounterVec // by outcome
 	missing    prometheus.Counter
+	items      *prometheus.CounterVec // by road
 	prompt     prometheus.Counter
 	generated  prometheus.Counter
 	itemWait   prometheus.Histogram
@@ -24,6 +29,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "afterimage_prefill_missing_items_total",
 			Help: "Embeddings that were not there when the prompt needed them.",
 		}),
+		items: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "afterimage_prefill_items_total",
+			Help: "Embeddings that reached a prompt, by road: none (resident), loan, copy (from the Store), tcp.",
+		}, []string{"road"}),
 		prompt: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "afterimage_prefill_prompt_tokens_total",
 			Help: "Prompt positions prefilled, images included.",
@@ -41,9 +50,12 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "Time from the chat call to its first token.", Buckets: buckets,
 		}),
 	}
-	r.MustRegister(m.requests, m.missing, m.prompt, m.generated, m.itemWait, m.firstToken)
+	r.MustRegister(m.requests, m.missing, m.items, m.prompt, m.generated, m.itemWait, m.firstToken)
 	for _, o := range []string{"stop", "length", "missing", "cancelled", "error"} {
 		m.requests.WithLabelValues(o)
+	}
+	for _, r := range []control.Road{control.RoadNone, control.RoadLoan, control.RoadCopy, control.RoadTCP} {
+		m.items.WithLabelValues(string(r))
 	}
 	return m
 }

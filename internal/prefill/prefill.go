@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,8 @@ import (
 	"afterimage/internal/embedding"
 	"afterimage/internal/engine"
 	"afterimage/internal/openai"
+	"afterimage/internal/resolve"
+	"afterimage/internal/store"
 	"afterimage/internal/transport"
 )
 
@@ -30,6 +33,14 @@ type Config struct {
 	Engine   engine.Text
 	Receiver transport.Receiver
 	Protocol embedding.Protocol // format of the objects that Encoders deliver
+	// Residents are the embeddings that are kept; nil keeps none. Their memory is the Receiver's, which
+	// must be set to evict them.
+	Residents *Residents
+	// Store is where embeddings are looked for before an Encoder is asked; nil leaves the Store to the
+	// Encoders. Unless it is a *store.Guard already, it is put behind one that drains.
+	Store store.Store
+	// ReadBufferBytes bounds reads from the Store that copy, all together; 0 is 128 MiB.
+	ReadBufferBytes int64
 	// PoolBytes is the memory for embeddings; a request that needs more is refused at prepare.
 	PoolBytes int64
 	// MaxBodyBytes bounds a request body, whose images are replaced already.
@@ -58,22 +69,45 @@ type Prefill struct {
 	book    book
 	waiting atomic.Int64 // requests without a sequence yet
 	running atomic.Int64 // requests with one
+
+	resolver   *resolve.Resolver // nil without a Store
+	background sync.WaitGroup    // reads, and removals of wrong objects
 }
 
 // New returns a worker that is ready to serve.
-func New(cfg Config) *Prefill {
+func New(cfg Config) (*Prefill, error) {
 	var boot [8]byte
 	rand.Read(boot[:])
 	spec := cfg.Engine.Spec()
 	spec.Model = cmp.Or(cfg.Model, spec.Model)
-	return &Prefill{
+	p := &Prefill{
 		cfg: cfg, spec: spec, boot: hex.EncodeToString(boot[:]), created: time.Now().Unix(),
 		metrics: newMetrics(cfg.Registry), book: newBook(),
 	}
+	if cfg.Store == nil {
+		return p, nil
+	}
+	var err error
+	if p.cfg.Store, err = store.Guarded(cfg.Store, cfg.Logger); err != nil {
+		return nil, err
+	}
+	p.resolver, err = resolve.New(resolve.Config{
+		Cache: room{cfg.Residents}, Store: p.cfg.Store, Protocol: cfg.Protocol, ReadBufferBytes: cfg.ReadBufferBytes,
+		Timeout: loadTimeout, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	cfg.Registry.MustRegister(p.resolver.Metrics())
+	return p, nil
 }
 
-// Close gives back the grants of requests that were prepared and never posted.
-func (p *Prefill) Close() { p.book.close() }
+// Close gives back the grants of requests that were prepared and never posted, and waits for what runs in
+// the background. No call may be in work.
+func (p *Prefill) Close() {
+	p.book.close()
+	p.background.Wait()
+}
 
 // Announcement says what this worker is.
 func (p *Prefill) Announcement() control.Announcement {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"afterimage/internal/arena"
@@ -17,22 +18,22 @@ import (
 	"afterimage/internal/transport"
 )
 
-// prepared is a request between its two calls: checked, with memory granted for its items.
+// prepared is a request between its two calls: checked, with something to supply each of its items.
 type prepared struct {
-	items   []control.PrepareItem
-	uses    []int // item at each media position
-	tickets []transport.Ticket
-	expire  *time.Timer // nil while it is in no book
+	items    []control.PrepareItem
+	uses     []int       // item at each media position
+	supplies []supply    // by item
+	kept     *Residents  // some of which are pinned
+	expire   *time.Timer // nil while it is in no book
 }
 
-// cancel gives every grant back.
+// cancel gives every grant, pin and read back.
 func (p *prepared) cancel() {
 	if p.expire != nil {
 		p.expire.Stop()
 	}
-	for _, t := range p.tickets {
-		t.Cancel()
-	}
+	cancelAll(p.supplies)
+	p.kept.settle()
 }
 
 // servePrepare checks a request and grants memory for its embeddings.
@@ -42,19 +43,11 @@ func (p *Prefill) servePrepare(w http.ResponseWriter, r *http.Request) {
 		openai.WriteError(w, bodyError("prepare body", err))
 		return
 	}
-	length, err := p.check(&req)
+	entry, resp, err := p.prepare(r.Context(), &req)
 	if err != nil {
 		openai.WriteError(w, err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), p.cfg.GrantTimeout)
-	defer cancel()
-	tickets, err := p.grant(ctx, &req)
-	if err != nil {
-		openai.WriteError(w, err)
-		return
-	}
-	entry := &prepared{items: req.Items, uses: req.Uses, tickets: tickets}
 	if err := p.book.add(req.Request, entry, p.cfg.PrepareTTL); err != nil {
 		entry.cancel()
 		openai.WriteError(w, err)
@@ -64,74 +57,107 @@ func (p *Prefill) servePrepare(w http.ResponseWriter, r *http.Request) {
 		p.drop(req.Request)
 		return
 	}
-	resp := control.PrepareResponse{PromptTokens: length}
-	for _, t := range tickets {
-		g := t.Grant()
-		resp.Items = append(resp.Items, control.PreparedItem{State: control.Need, Grant: &g})
-	}
 	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(resp)
 }
 
-// check refuses, before any work, what this worker cannot serve. It returns the prompt's length.
-func (p *Prefill) check(req *control.PrepareRequest) (int, error) {
+// prepare checks a request and finds out how its embeddings come.
+func (p *Prefill) prepare(ctx context.Context, req *control.PrepareRequest) (*prepared, *control.PrepareResponse, error) {
+	chat, err := p.check(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	sized := !slices.ContainsFunc(req.Items, func(it control.PrepareItem) bool { return !it.Sized() })
+	if sized { // what cannot be served is refused before anything is done for it
+		if _, _, err := p.plan(chat, req.Items, req.Uses); err != nil {
+			return nil, nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.GrantTimeout)
+	defer cancel()
+	supplies, resp, err := p.supply(ctx, req)
+	if err != nil {
+		return nil, nil, err
+	}
+	entry := &prepared{items: req.Items, uses: req.Uses, supplies: supplies, kept: p.cfg.Residents}
+	for i := range supplies {
+		if !req.Items[i].Sized() { // then the object is here, and says it
+			req.Items[i].Tokens = supplies[i].found.meta.Layout.KVCells()
+		}
+		resp.Items = append(resp.Items, supplies[i].answer())
+	}
+	if _, resp.PromptTokens, err = p.plan(chat, req.Items, req.Uses); err != nil {
+		entry.cancel()
+		return nil, nil, err
+	}
+	return entry, &resp, nil
+}
+
+// check refuses, before any work, what makes no sense here. It returns the conversation.
+func (p *Prefill) check(req *control.PrepareRequest) (*openai.Chat, error) {
 	switch {
 	case req.Request == "" || len(req.Request) > 256:
-		return 0, openai.BadRequest("request", "request must name the attempt in 1 to 256 bytes, got %d", len(req.Request))
+		return nil, openai.BadRequest("request", "request must name the attempt in 1 to 256 bytes, got %d", len(req.Request))
 	case req.Engine != p.spec.Engine:
-		return 0, conflict("the Encoders run engine %q, this worker runs %q: rows of one are not rows of the other",
+		return nil, conflict("the Encoders run engine %q, this worker runs %q: rows of one are not rows of the other",
 			req.Engine, p.spec.Engine)
 	}
 	total := int64(0)
 	for i, it := range req.Items {
 		c := it.Contract
 		if c.Cols != p.spec.Cols || c.DType != p.spec.DType {
-			return 0, conflict("item %d has rows of %d x %v, this model takes %d x %v", i, c.Cols, c.DType, p.spec.Cols, p.spec.DType)
+			return nil, conflict("item %d has rows of %d x %v, this model takes %d x %v", i, c.Cols, c.DType, p.spec.Cols, p.spec.DType)
+		}
+		if !it.Sized() {
+			continue
 		}
 		// Numbers of any size may come; none may overflow.
 		if width := p.spec.Cols * p.spec.DType.Bytes(); c.Rows < 1 || it.Bytes < 0 || c.Rows > it.Bytes/width {
-			return 0, openai.BadRequest("items", "item %d: %d rows in %d bytes", i, c.Rows, it.Bytes)
+			return nil, openai.BadRequest("items", "item %d: %d rows in %d bytes", i, c.Rows, it.Bytes)
 		}
 		if it.Tokens < c.Rows || it.Tokens > math.MaxInt32 {
-			return 0, openai.BadRequest("items", "item %d: %d rows in %d tokens", i, c.Rows, it.Tokens)
+			return nil, openai.BadRequest("items", "item %d: %d rows in %d tokens", i, c.Rows, it.Tokens)
 		}
 		total += min(int64(it.Bytes), math.MaxInt64-total)
 	}
 	if total > p.cfg.PoolBytes {
-		return 0, openai.BadRequest("image", "the images of this request need %d bytes of embeddings, this worker holds %d; send fewer or smaller images",
+		return nil, openai.BadRequest("image", "the images of this request need %d bytes of embeddings, this worker holds %d; send fewer or smaller images",
 			total, p.cfg.PoolBytes)
 	}
-	chat, err := openai.ParseChat(req.Chat)
-	if err != nil {
-		return 0, err
-	}
-	_, n, err := p.plan(chat, req.Items, req.Uses)
-	return n, err
+	return openai.ParseChat(req.Chat)
 }
 
 func conflict(format string, args ...any) error {
 	return &openai.Error{Status: http.StatusUnprocessableEntity, Type: "ConflictError", Message: fmt.Sprintf(format, args...)}
 }
 
-// grant reserves memory for all items or none.
-func (p *Prefill) grant(ctx context.Context, req *control.PrepareRequest) ([]transport.Ticket, error) {
-	if len(req.Items) == 0 {
-		return nil, nil
+// grant reserves memory for the items in need, all or none.
+func (p *Prefill) grant(ctx context.Context, items []control.PrepareItem, need []int, out []supply) error {
+	if len(need) == 0 {
+		return nil
 	}
-	wants := make([]transport.Want, len(req.Items))
-	for i, it := range req.Items {
-		wants[i] = transport.Want{Key: it.Key, Contract: it.Contract, Bytes: it.Bytes, Protocol: p.cfg.Protocol}
+	wants := make([]transport.Want, len(need))
+	for n, i := range need {
+		it := &items[i]
+		if !it.Sized() {
+			return errNoSize(i)
+		}
+		wants[n] = transport.Want{Key: it.Key, Contract: it.Contract, Bytes: it.Bytes, Protocol: p.cfg.Protocol}
 	}
 	tickets, err := p.cfg.Receiver.Grant(ctx, wants)
+	p.cfg.Residents.granted()
 	switch {
 	case errors.Is(err, arena.ErrTooLarge):
-		return nil, openai.BadRequest("image", "%v", err)
+		return openai.BadRequest("image", "%v", err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, openai.Unavailable(retryAfter, "no memory for the images of this request within %v", p.cfg.GrantTimeout)
+		return openai.Unavailable(retryAfter, "no memory for the images of this request within %v", p.cfg.GrantTimeout)
 	case err != nil:
-		return nil, openai.Unavailable(retryAfter, "%v", err)
+		return openai.Unavailable(retryAfter, "%v", err)
 	}
-	return tickets, nil
+	for n, i := range need {
+		out[i].ticket = tickets[n]
+	}
+	return nil
 }
 
 // serveRelease drops a prepared request that will not be posted.

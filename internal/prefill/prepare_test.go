@@ -43,7 +43,7 @@ func (c *countTicket) count() int {
 func TestReleaseOvertakesPrepare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBook()
-		entry := func() *prepared { return &prepared{tickets: []transport.Ticket{&countTicket{}}} }
+		entry := func() *prepared { return &prepared{supplies: []supply{{ticket: &countTicket{}}}} }
 		b.release("gone", time.Minute)
 		if err := b.add("gone", entry(), time.Minute); err == nil {
 			t.Error("a name that was released got its grants")
@@ -68,7 +68,7 @@ func TestBook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBook()
 		one, two, three := &countTicket{}, &countTicket{}, &countTicket{}
-		entry := func(c *countTicket) *prepared { return &prepared{tickets: []transport.Ticket{c}} }
+		entry := func(c *countTicket) *prepared { return &prepared{supplies: []supply{{ticket: c}}} }
 		for name, c := range map[string]*countTicket{"taken": one, "expires": two} {
 			if err := b.add(name, entry(c), time.Minute); err != nil {
 				t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,11 +18,13 @@ import (
 
 	"afterimage/internal/admin"
 	"afterimage/internal/arena"
+	"afterimage/internal/cache"
 	"afterimage/internal/client"
 	"afterimage/internal/embedding"
 	"afterimage/internal/engine"
 	"afterimage/internal/gateway"
 	"afterimage/internal/media"
+	shared "afterimage/internal/store"
 )
 
 // atEnd is done once all tests have run.
@@ -53,9 +56,13 @@ type options struct {
 	poolArena   int64 // the P/D's memory as it is
 	poolBytes   int64 // and as its configuration says
 	itemWait    time.Duration
-	maxQueue    int
-	maxImages   int
-	maxBody     int64
+	residents   int64 // bytes that the P/D keeps
+	p2p         bool  // the P/D leaves the Store to the Encoders
+	// direct, when set, stands between the P/D and the Store.
+	direct    func(shared.Store, *arena.Arena) shared.Store
+	maxQueue  int
+	maxImages int
+	maxBody   int64
 	// share, when set, has Encoders share v3 objects of this dtype with vLLM.
 	share *embedding.DType
 	// text, when set, stands between the P/D and its engine.
@@ -68,14 +75,16 @@ type options struct {
 
 // fleet is all roles.
 type fleet struct {
-	storeReg *prometheus.Registry
-	encoders []*enc
-	prefill  *node
-	pool     *arena.Arena
-	gateway  *node
-	client   *client.Client
-	ready    func() error // the gateway's own word
-	ns       embedding.Namespace
+	storeReg  *prometheus.Registry
+	encoders  []*enc
+	prefill   *node
+	pool      *arena.Arena
+	residents *cache.Cache // of the P/D
+	socket    string       // of the Store
+	gateway   *node
+	client    *client.Client
+	ready     func() error // the gateway's own word
+	ns        embedding.Namespace
 	// stopStore ends the Store; it may be called before the test ends.
 	stopStore func()
 	// restartPrefill ends the P/D's process and starts another at the same address.
@@ -87,13 +96,13 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 // newFleet starts a fleet and stops it, checking that nothing is left, when the test ends.
 func newFleet(t *testing.T, change func(*options)) *fleet {
 	t.Helper()
-	o := options{context: 2048, answerLen: 12, encoders: 2, poolArena: arenaSize, poolBytes: arenaSize, itemWait: 10 * time.Second, maxQueue: 64,
+	o := options{context: 2048, answerLen: 12, encoders: 2, poolArena: arenaSize, poolBytes: arenaSize, itemWait: 10 * time.Second, residents: arenaSize / 2, maxQueue: 64,
 		maxImages: 16, maxBody: 64 << 20}
 	if change != nil {
 		change(&o)
 	}
-	f := &fleet{}
 	socket := filepath.Join(t.TempDir(), "store.sock")
+	f := &fleet{socket: socket}
 	f.startStore(t, socket)
 	var encoders []string
 	for i := range o.encoders {
@@ -136,6 +145,22 @@ func (f *fleet) startGateway(t *testing.T, encoders []string, o options) {
 	eventually(t, "the gateway is ready", func() bool { return f.ready() == nil && f.allUp(t) })
 }
 
+// secondGateway starts another gateway before the same workers. The result shares all but that with f.
+func (f *fleet) secondGateway(t *testing.T, change func(*options)) *fleet {
+	t.Helper()
+	o := options{maxImages: 16, maxBody: 64 << 20}
+	if change != nil {
+		change(&o)
+	}
+	g := *f
+	var encoders []string
+	for _, e := range f.encoders {
+		encoders = append(encoders, e.URL)
+	}
+	g.startGateway(t, encoders, o)
+	return &g
+}
+
 // allUp says whether the gateway has every worker in service.
 func (f *fleet) allUp(t *testing.T) bool {
 	for _, w := range f.seen(t) {
@@ -164,8 +189,9 @@ func (f *fleet) encodes(t *testing.T) float64 {
 	return sum
 }
 
-// free says whether the P/D's memory for embeddings is all back.
+// free says whether the P/D's memory for embeddings is all back, but for residents that no request uses.
 func (f *fleet) free() bool {
+	f.residents.Evict(math.MaxInt64)
 	s := f.pool.Stats()
 	return s.Reserved == 0 && s.Committed == 0
 }

@@ -64,7 +64,10 @@ func TestFrozenPrefill(t *testing.T) {
 // TestFrozenEncoder: its images go to the other Encoder, and nobody takes the P/D that waits for them
 // for frozen.
 func TestFrozenEncoder(t *testing.T) {
-	f := newFleet(t, impatient)
+	f := newFleet(t, func(o *options) {
+		impatient(o)
+		o.p2p, o.residents = true, 0 // else the second request needs no Encoder
+	})
 	ask := func() (client.Answer, error) {
 		return f.client.Ask(t.Context(), client.Question{Text: "q", Images: [][]byte{picture(t, 40, 30, 7)}}, nil)
 	}

@@ -109,6 +109,12 @@ func (f *fleet) key(t *testing.T, file []byte) embedding.Key {
 // plant stores an object of rows rows, sealed for name, under key, in place of what is there.
 func (f *fleet) plant(t *testing.T, key, name embedding.Key, rows int) {
 	t.Helper()
+	f.plantWith(t, key, name, rows, func([]byte) {})
+}
+
+// plantWith is plant of a payload that fill has written.
+func (f *fleet) plantWith(t *testing.T, key, name embedding.Key, rows int, fill func([]byte)) {
+	t.Helper()
 	s := f.encoders[0].store
 	if err := s.Remove(t.Context(), []embedding.Key{key}); err != nil {
 		t.Fatal(err)
@@ -117,6 +123,7 @@ func (f *fleet) plant(t *testing.T, key, name embedding.Key, rows int) {
 	buf := must[*arena.Buf](t)(f.encoders[0].arena.Reserve(embedding.A1.ObjectBytes(l, cols, embedding.Float32)))
 	defer buf.Release()
 	meta := embedding.Meta{Rows: rows, Cols: cols, DType: embedding.Float32, Layout: l}
+	fill(buf.Bytes()[embedding.A1.PayloadOffset(l):])
 	if err := embedding.A1.Seal(buf.Bytes(), name, meta); err != nil {
 		t.Fatal(err)
 	}

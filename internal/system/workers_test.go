@@ -128,22 +128,40 @@ func (f *fleet) bootPrefill(t *testing.T, o options) {
 		text = o.text(text)
 	}
 	f.prefill.reg = prometheus.NewRegistry()
+	var direct shared.Store
+	if !o.p2p {
+		client := must[*ram.Client](t)(ram.Dial(t.Context(), ram.ClientConfig{Path: f.socket, Arena: f.pool}))
+		guard := must[*shared.Guard](t)(shared.NewGuard(shared.GuardConfig{Store: client, Arena: f.pool, Logger: quiet}))
+		f.prefill.reg.MustRegister(guard.Collectors()...)
+		direct = guard
+		if o.direct != nil {
+			direct = o.direct(guard, f.pool)
+		}
+	}
+	kept := cache.NewWith(cache.Config{MaxBytes: o.residents, Arena: f.pool})
+	residents := &prefill.Residents{Cache: kept}
 	receiver := must[transport.Receiver](t)(transport.NewReceiver(transport.ReceiverConfig{
-		Arena: f.pool, Address: "127.0.0.1:0", Engine: device.Name, Cols: cols,
+		Arena: f.pool, Evict: residents.Evict, Address: "127.0.0.1:0", Engine: device.Name, Cols: cols,
 		Metrics: transport.NewMetrics(f.prefill.reg), Logger: quiet,
 	}))
-	p := prefill.New(prefill.Config{
+	p := must[*prefill.Prefill](t)(prefill.New(prefill.Config{
 		Name: "prefill-0", Version: "test", Engine: text, Receiver: receiver, Protocol: embedding.A1,
 		PoolBytes: o.poolBytes, MaxBodyBytes: 64 << 20, GrantTimeout: 5 * time.Second, PrepareTTL: 30 * time.Second,
 		ItemTimeout: o.itemWait, MaxWaiting: 64, WriteTimeout: 10 * time.Second, Registry: f.prefill.reg, Logger: quiet,
-	})
+		Residents: residents, Store: direct,
+	}))
 	mux := http.NewServeMux()
 	p.Routes(mux)
 	f.prefill.role.Store(mux)
 	f.stopPrefill = func() {
 		p.Close()
 		receiver.Close()
+		kept.Close()
+		if direct != nil {
+			direct.Close()
+		}
 	}
+	f.residents = kept
 	f.restartPrefill = func() {
 		stop := f.stopPrefill
 		f.bootPrefill(t, o)

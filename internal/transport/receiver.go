@@ -142,6 +142,7 @@ func newReceiver(cfg ReceiverConfig) (*receiver, error) {
 		sessions:   make(map[*session]struct{}),
 	}
 	r.ctx, r.stop = context.WithCancel(context.Background())
+	r.m.inFlight.WithLabelValues(sideReceiver) // shows 0 from the start
 	r.wg.Go(r.accept)
 	return r, nil
 }

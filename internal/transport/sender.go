@@ -90,6 +90,7 @@ func NewSender(cfg SenderConfig) (Sender, error) {
 		peers: make(map[string]*peer),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.m.inFlight.WithLabelValues(sideSender) // shows 0 from the start
 	return s, nil
 }
 

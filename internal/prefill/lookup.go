@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package prefill
+
+import (
+	"context"
+	"time"
+
+	"afterimage/internal/control"
+	"afterimage/internal/embedding"
+	"afterimage/internal/openai"
+	"afterimage/internal/resolve"
+)
+
+// askTimeout bounds the Store's answer to whether it has an embedding; then an Encoder is asked instead.
+// loadTimeout bounds a read.
+const (
+	askTimeout  = 500 * time.Millisecond
+	loadTimeout = 5 * time.Second
+)
+
+// contract is what an object for it must satisfy. Where nobody has told the rows, the object's head does,
+// within the context.
+func (p *Prefill) contract(it *control.PrepareItem) embedding.Contract {
+	c := it.Contract
+	if c.Rows == 0 {
+		c.MaxRows = p.spec.Context
+	}
+	return c
+}
+
+// supply finds out how each embedding of a request comes: residents first, then the Store, then memory for
+// an Encoder to deliver into, for all that are left or for none. It returns the times that the last two took.
+//
+// While it waits for that memory it holds none of its own, so that two requests never hold what the other
+// needs: residents are pinned and reads begin when the grants are there.
+func (p *Prefill) supply(ctx context.Context, req *control.PrepareRequest) (out []supply, resp control.PrepareResponse, err error) {
+	out = make([]supply, len(req.Items))
+	start := time.Now()
+	stored := p.ask(ctx, req.Items, out)
+	resp.StoreMS = ms(time.Since(start))
+	start = time.Now()
+	if err = p.claim(ctx, req.Items, stored, out); err != nil {
+		cancelAll(out)
+		return nil, resp, err
+	}
+	resp.GrantMS = ms(time.Since(start))
+	p.load(req.Items, stored, out)
+	return out, resp, nil
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// ask puts one question to the Store about what is not resident. Where the Store lends, or the size is not
+// known, the answer is the embedding; else stored says what there is to read.
+func (p *Prefill) ask(ctx context.Context, items []control.PrepareItem, out []supply) (stored []bool) {
+	stored = make([]bool, len(items))
+	var now, later []int
+	for i := range items {
+		switch it := &items[i]; {
+		case it.Force:
+			p.cfg.Residents.remove(it.Key)
+		case p.resolver == nil || it.ByEncoder || p.resident(it) || embedding.ProtocolOf(it.Key) != p.cfg.Protocol:
+			// Objects of another format are vLLM's; only an Encoder can make sense of those.
+		case p.cfg.Store.Capabilities().Lends || !it.Sized():
+			now = append(now, i)
+		default:
+			later = append(later, i)
+		}
+	}
+	if len(now)+len(later) == 0 {
+		return stored
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	p.take(ctx, items, now, out)
+	keys := make([]embedding.Key, len(later))
+	for n, i := range later {
+		keys[n] = items[i].Key
+	}
+	if len(keys) > 0 {
+		if states, err := p.cfg.Store.Exists(ctx, keys); err == nil {
+			for n, i := range later {
+				stored[i] = states[n].Present
+			}
+		}
+	}
+	return stored
+}
+
+// resident says whether it can be taken from the residents.
+func (p *Prefill) resident(it *control.PrepareItem) bool {
+	return !it.Force && !it.ByEncoder && p.cfg.Residents.has(it.Key)
+}
+
+// take reads at once.
+func (p *Prefill) take(ctx context.Context, items []control.PrepareItem, which []int, out []supply) {
+	if len(which) == 0 {
+		return
+	}
+	for n, res := range p.resolver.Resolve(ctx, p.wants(items, which)) {
+		it := &items[which[n]]
+		switch h := (held{buf: res.Buf, meta: res.Meta}); {
+		case h.buf == nil:
+		case !fits(it, p.contract(it), h.meta):
+			h.buf.Release()
+		case h.buf.Foreign():
+			out[which[n]] = supply{found: h, source: control.SourceStore}
+		case p.cfg.Residents.on(): // a copy is in our own memory, not to be held while grants are waited for
+			p.cfg.Residents.keep(it.Key, h)
+			h.buf.Release()
+		default:
+			h.checked = true
+			out[which[n]] = supply{found: h, source: control.SourceStore}
+		}
+	}
+}
+
+func (p *Prefill) wants(items []control.PrepareItem, which []int) []resolve.Item {
+	wants := make([]resolve.Item, len(which))
+	for n, i := range which {
+		wants[n] = resolve.Item{Key: items[i].Key, Contract: p.contract(&items[i])}
+	}
+	return wants
+}
+
+// maxClaims is how often a claim is made before residents are left out of it: those that it counted on
+// may leave while it waits.
+const maxClaims = 3
+
+// claim has memory granted for what nothing supplies, and pins the residents.
+func (p *Prefill) claim(ctx context.Context, items []control.PrepareItem, stored []bool, out []supply) error {
+	for try := 1; ; try++ {
+		var need []int
+		for i := range items {
+			if out[i].open() && !stored[i] && (try == maxClaims || !p.resident(&items[i])) {
+				need = append(need, i)
+			}
+		}
+		if err := p.grant(ctx, items, need, out); err != nil {
+			return err
+		}
+		if p.pin(items, stored, out) {
+			return nil
+		}
+		for i := range out { // loans of the Store stay: they are no memory of ours
+			if out[i].ticket != nil || out[i].source == control.SourceResident {
+				out[i].cancel()
+				out[i] = supply{}
+			}
+		}
+		p.cfg.Residents.settle()
+	}
+}
+
+// pin takes hold of residents and says whether nothing is left open but what the Store has.
+func (p *Prefill) pin(items []control.PrepareItem, stored []bool, out []supply) bool {
+	for i := range items {
+		if !out[i].open() || stored[i] {
+			continue
+		}
+		h, ok := p.cfg.Residents.pin(&items[i], p.contract(&items[i]))
+		if !ok {
+			return false
+		}
+		out[i] = supply{found: h, source: control.SourceResident}
+	}
+	return true
+}
+
+// errNoSize: an embedding is nowhere, and without its size no memory can be granted for it.
+func errNoSize(i int) error {
+	return openai.Unavailable(retryAfter, "image %d is not in the Store, and no Encoder is there to say what it takes", i)
+}
+
+// distrust removes an object from the Store whose payload is not what its head says: a repaired one of the
+// same key would not take its place.
+func (p *Prefill) distrust(k embedding.Key, err error) {
+	p.cfg.Logger.Warn("wrong embedding", "key", k, "err", err)
+	if p.cfg.Store == nil {
+		return
+	}
+	p.background.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+		defer cancel()
+		if err := p.cfg.Store.Remove(ctx, []embedding.Key{k}); err != nil {
+			p.cfg.Logger.Warn("a wrong embedding stays in the Store", "key", k, "err", err)
+		}
+	})
+}
