@@ -15,6 +15,8 @@ type benchCmd struct {
 	Smoke       smokeCmd       `cmd:"" help:"What every installation should hold: a Store hit against an encode, what the gateway adds, idle memory, start time."`
 	Resolver    resolverCmd    `cmd:"" help:"What a Store hit, a partial hit and a miss cost the resolver, by size and number of objects."`
 	Publish     publishCmd     `cmd:"" help:"What a PUT costs next to a memcpy and a checksum of the same bytes, and what a request pays for it."`
+	Serve       serveCmd       `cmd:"" help:"Put a load on any OpenAI endpoint: time to first token and per token, goodput, where embeddings came from."`
+	Compare     compareCmd     `cmd:"" help:"Compare two results of bench serve."`
 	StubWorkers stubWorkersCmd `cmd:"" hidden:"" help:"Workers that do no work, for measuring a gateway."`
 }
 

@@ -180,7 +180,7 @@ func (c *simulateCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := saveTrace(c.Write, t); err != nil {
+	if err := save(c.Write, t.Write); err != nil {
 		return err
 	}
 	outcomes, err := c.outcomes(ctx, t)
@@ -193,17 +193,6 @@ func (c *simulateCmd) Run(a *app) error {
 		})
 	}
 	return c.print(a.Stdout, t, outcomes)
-}
-
-func saveTrace(name string, t *sim.Trace) error {
-	if name == "" {
-		return nil
-	}
-	f, err := os.Create(name)
-	if err != nil {
-		return usageError{err}
-	}
-	return errors.Join(t.Write(f), f.Close())
 }
 
 // outcomes runs the chosen policies side by side.

@@ -43,7 +43,9 @@ var Table = map[string]Rule{
 	"prefill": {Layer: 5, Duty: "the role that prefills and decodes"},
 
 	"admin": {Layer: 6, Duty: "health, metrics, dashboard: what every role's server shows without a key"},
-	"bench": {Layer: 6, Duty: "measures and compares with targets and peers", Beside: []string{"admin"}},
+	"bench": {Layer: 6, Duty: "measures and compares with targets and peers", Beside: []string{"admin", "chart", "load", "sim"}},
+	"chart": {Layer: 6, Duty: "pages of tables and SVG plots in one file"},
+	"load":  {Layer: 6, Duty: "puts requests on an endpoint and measures the answers"},
 	"sim":   {Layer: 6, Duty: "answers what-if questions from image traces"},
 
 	"config":    {Layer: top, Duty: "one configuration of all roles, with the source of each value"},
