@@ -104,5 +104,5 @@ func (g *Gateway) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/models", g.serveModels)
 	mux.HandleFunc("GET /v1/fleet", g.serveFleet)
 	mux.HandleFunc("GET "+control.PathTraces+"/{trace}", g.serveTrace)
-	mux.HandleFunc("/", serveUnrouted(mux))
+	mux.HandleFunc("/", proxy.Unrouted(mux))
 }

@@ -115,7 +115,7 @@ func (c *Chat) readSampling(f fields) error {
 	case !ok:
 		temperature = 1
 	case temperature < 0:
-		return badValue("temperature", pyFloat(temperature), "temperature must be non-negative, got %s.", pyFloat(temperature))
+		return badValue("temperature", PyFloat(temperature), "temperature must be non-negative, got %s.", PyFloat(temperature))
 	}
 	topP, ok, err := f.float("top_p")
 	switch {
@@ -124,7 +124,7 @@ func (c *Chat) readSampling(f fields) error {
 	case !ok:
 		topP = 1
 	case topP <= 0 || topP > 1:
-		return badValue("top_p", pyFloat(topP), "top_p must be in (0, 1], got %s.", pyFloat(topP))
+		return badValue("top_p", PyFloat(topP), "top_p must be in (0, 1], got %s.", PyFloat(topP))
 	}
 	c.Temperature, c.TopP = temperature, topP
 	if seed, ok, err := f.integer("seed"); err != nil {

@@ -92,7 +92,7 @@ func (c *ChunkWriter) Fail(err error) error {
 // delta begins a chunk that carries text.
 func (c *ChunkWriter) delta(s string) {
 	c.buf = append(append(c.buf[:0], c.prefix...), `{"index":0,"delta":{"content":`...)
-	c.buf = append(appendString(c.buf, s), `},"logprobs":null`...)
+	c.buf = append(AppendString(c.buf, s), `},"logprobs":null`...)
 }
 
 // send ends the chunk in buf, or one of tail alone, and writes it.

@@ -59,7 +59,7 @@ type Completion struct {
 func (c *Completion) AppendJSON(dst []byte) []byte {
 	dst = c.appendHead(dst, "chat.completion")
 	dst = append(dst, `{"index":0,"message":{"role":"assistant","content":`...)
-	dst = appendString(dst, c.Content)
+	dst = AppendString(dst, c.Content)
 	dst = append(dst, `,"refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null},"logprobs":null`...)
 	dst = c.appendEnd(dst)
 	dst = append(dst, `,"token_ids":null,"routed_experts":null}],"service_tier":null,"system_fingerprint":`...)
@@ -74,16 +74,16 @@ func (c *Completion) Write(w http.ResponseWriter) { writeJSON(w, http.StatusOK, 
 
 // appendHead opens the object and its list of choices.
 func (h *Head) appendHead(dst []byte, object string) []byte {
-	dst = appendString(append(dst, `{"id":`...), h.ID)
-	dst = appendString(append(dst, `,"object":`...), object)
+	dst = AppendString(append(dst, `{"id":`...), h.ID)
+	dst = AppendString(append(dst, `,"object":`...), object)
 	dst = strconv.AppendInt(append(dst, `,"created":`...), h.Created, 10)
-	dst = appendString(append(dst, `,"model":`...), h.Model)
+	dst = AppendString(append(dst, `,"model":`...), h.Model)
 	return append(dst, `,"choices":[`...)
 }
 
 // appendEnd appends the two reasons; stop_reason is null unless a stop string was found.
 func (e *End) appendEnd(dst []byte) []byte {
-	dst = appendString(append(dst, `,"finish_reason":`...), e.Reason)
+	dst = AppendString(append(dst, `,"finish_reason":`...), e.Reason)
 	return appendStringOrNull(append(dst, `,"stop_reason":`...), e.Stop)
 }
 

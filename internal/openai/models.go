@@ -24,14 +24,14 @@ func AppendModels(dst []byte, models []Model) []byte {
 			dst = append(dst, ',')
 		}
 		created := strconv.FormatInt(m.Created, 10)
-		dst = appendString(append(dst, `{"id":`...), m.ID)
+		dst = AppendString(append(dst, `{"id":`...), m.ID)
 		dst = append(dst, `,"object":"model","created":`+created+`,"owned_by":`...)
-		dst = appendString(dst, m.OwnedBy)
-		dst = appendString(append(dst, `,"root":`...), m.Root)
+		dst = AppendString(dst, m.OwnedBy)
+		dst = AppendString(append(dst, `,"root":`...), m.Root)
 		dst = append(dst, `,"parent":null,"max_model_len":`...)
 		dst = strconv.AppendInt(dst, int64(m.MaxModelLen), 10)
 		dst = append(dst, `,"permission":[{"id":`...)
-		dst = appendString(dst, "modelperm-"+m.ID)
+		dst = AppendString(dst, "modelperm-"+m.ID)
 		dst = append(dst, `,"object":"model_permission","created":`+created+`,"allow_create_engine":false,"allow_sampling":true,`+
 			`"allow_logprobs":true,"allow_search_indices":false,"allow_view":true,"allow_fine_tuning":false,"organization":"*",`+
 			`"group":null,"is_blocking":false}]}`...)

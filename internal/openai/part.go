@@ -33,6 +33,7 @@ type rawPart struct {
 	image    imageState
 	imageGot string // with notObject
 	url      text   // with object
+	tap      Tap    // has seen url
 
 	uuid  string
 	item  []byte // the number under index
@@ -172,7 +173,12 @@ func (w *walk) image(p *rawPart) error {
 		if err := once(&seen, bitURL, p.path()+".image_url", "url"); err != nil {
 			return err
 		}
+		if w.newTap != nil {
+			p.tap = w.newTap()
+			w.tap = p.tap
+		}
 		p.url, p.urlGot, err = w.stringOr()
+		w.tap = nil
 		return err
 	})
 	return err

@@ -37,5 +37,8 @@ func (p *rawPart) imageURL() ([]byte, error) {
 	case len(p.url.raw) == 0:
 		return nil, badParam(path+".url", "%s.url must not be empty.", path)
 	}
+	if p.tap != nil && p.tap.Took() {
+		return p.url.raw, nil
+	}
 	return p.url.bytes(), nil
 }

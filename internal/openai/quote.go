@@ -6,9 +6,9 @@ import "unicode/utf8"
 
 const hexDigits = "0123456789abcdef"
 
-// appendString appends s as a JSON string with the fewest escapes, as vLLM writes it: characters
+// AppendString appends s as a JSON string with the fewest escapes, as vLLM writes it: characters
 // beyond ASCII stand as they are. Bytes that are not UTF-8 become U+FFFD.
-func appendString(dst []byte, s string) []byte {
+func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	from := 0
 	for i := 0; i < len(s); {
@@ -57,5 +57,5 @@ func appendStringOrNull(dst []byte, s string) []byte {
 	if s == "" {
 		return append(dst, "null"...)
 	}
-	return appendString(dst, s)
+	return AppendString(dst, s)
 }

@@ -14,6 +14,8 @@ const (
 // ScanLimits bounds what a request may hold.
 type ScanLimits struct {
 	MaxImages int // image parts in one request; 0 allows none
+	// Tap, if set, makes what looks at the URL of each image part while it comes in.
+	Tap func() Tap
 }
 
 // Request is what the gateway needs to know of a body. It refers to the body, which must not change
@@ -42,7 +44,10 @@ type MediaPart struct {
 	Start, End int
 	// URL is the image_url.url with JSON escapes undone: a slice of the body if there were none, so
 	// that a data URL of megabytes is not copied. Empty only if UUIDOnly.
+	// A tap that took the URL has left something else in its place.
 	URL []byte
+	// Tap is what ScanLimits.Tap made for this part.
+	Tap Tap
 
 	UUID    string // the client's name for the image; a hint, never an identity
 	HasUUID bool
@@ -53,15 +58,21 @@ type MediaPart struct {
 // Scan reads a chat request in one pass: it checks that body is strict JSON, reads the fields that
 // the gateway needs, and finds the media parts. Every error is an *Error with status 400. It keeps
 // body and copies none of its long strings.
-func Scan(body []byte, l ScanLimits) (*Request, error) {
-	r := &Request{body: body}
-	w := walk{scanner: scanner{b: body}}
+func Scan(body []byte, l ScanLimits) (*Request, error) { return scan(scanner{b: body}, l) }
+
+// ScanFrom is Scan of a body that is on its way in. After an error the rest of it has not been waited for;
+// errors of src are returned as they are.
+func ScanFrom(src Source, l ScanLimits) (*Request, error) { return scan(newScanner(src), l) }
+
+func scan(s scanner, l ScanLimits) (*Request, error) {
+	r := &Request{}
+	w := walk{scanner: s, newTap: l.Tap}
 	w.part = func(p *rawPart) error { return r.addPart(p, l) }
 	top, err := w.body()
 	if err != nil {
 		return nil, err
 	}
-	r.Messages = w.msg
+	r.Messages, r.body = w.msg, w.b
 	return r, r.read(top)
 }
 
@@ -102,7 +113,7 @@ func (r *Request) addPart(p *rawPart, l ScanLimits) error {
 		if err != nil {
 			return err
 		}
-		m.URL = url
+		m.URL, m.Tap = url, p.tap
 	}
 	r.Media = append(r.Media, m)
 	return nil

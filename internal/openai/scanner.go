@@ -2,34 +2,88 @@
 
 package openai
 
-import "fmt"
+import (
+	"fmt"
+	"io"
+	"unicode/utf8"
+)
 
 // maxDepth bounds nesting, and with it the recursion of the scanner. Chat bodies need about 8
 // levels, tool schemas up to 30.
 const maxDepth = 64
+
+// Source is a body that may still be on its way in.
+type Source interface {
+	// Bytes returns what has come so far. What it returned before stays a part of it, in place.
+	Bytes() []byte
+	// More waits for more. After nil, Bytes has grown; after io.EOF the body is whole; other errors say
+	// why it will not be.
+	More() error
+}
 
 // scanner walks over strict JSON (RFC 8259) once, checking all that it passes. Spans that it
 // returns are slices of the body.
 type scanner struct {
 	b     []byte
 	i     int // next byte
+	keyAt int // where the key of the latest member starts
 	depth int
+
+	src    Source // what b grows from; nil once b is whole
+	broken error  // why src ended before the body did; it goes before what the scanner found
+	tap    Tap    // sees the string that is being passed
+	// tapped holds the strings that a tap has seen, which may have been written over. They are ASCII.
+	tapped []span
+}
+
+// span is a part of the body.
+type span struct{ start, end int }
+
+// newScanner returns a scanner of what comes from src.
+func newScanner(src Source) scanner { return scanner{b: src.Bytes(), src: src} }
+
+// fill waits for more of the body and says whether any came.
+func (s *scanner) fill() bool {
+	if s.src == nil {
+		return false
+	}
+	err := s.src.More()
+	s.b = s.src.Bytes()
+	if err == nil {
+		return true
+	}
+	if err != io.EOF {
+		s.broken = err
+	}
+	s.src = nil
+	return false
 }
 
 // peek skips white space and returns the byte there, 0 at the end of the body.
 func (s *scanner) peek() byte {
-	for ; s.i < len(s.b); s.i++ {
-		switch c := s.b[s.i]; c {
-		case ' ', '\t', '\n', '\r':
-		default:
-			return c
+	for {
+		for ; s.i < len(s.b); s.i++ {
+			switch c := s.b[s.i]; c {
+			case ' ', '\t', '\n', '\r':
+			default:
+				return c
+			}
+		}
+		if !s.fill() {
+			return 0
 		}
 	}
-	return 0
 }
 
 // fail returns the error for a fault at an offset.
-func (s *scanner) fail(at int, why string) error { return errJSON(s.b, at, why) }
+func (s *scanner) fail(at int, why string) error {
+	runes, from := 0, 0
+	for _, t := range s.tapped {
+		runes += utf8.RuneCount(s.b[from:t.start]) + t.end - t.start
+		from = t.end
+	}
+	return errJSON(runes+utf8.RuneCount(s.b[from:at]), why)
+}
 
 // end fails if anything but white space is left.
 func (s *scanner) end() error {
@@ -94,10 +148,12 @@ func (s *scanner) object(member func(key []byte) error) (n int, err error) {
 		if s.peek() != '"' {
 			return n, s.fail(s.i, "Expecting property name enclosed in double quotes")
 		}
+		at := s.i
 		key, err := s.str()
 		if err != nil {
 			return n, err
 		}
+		s.keyAt = at
 		if s.peek() != ':' {
 			return n, s.fail(s.i, "Expecting ':' delimiter")
 		}
@@ -150,6 +206,8 @@ func (s *scanner) next(closing byte) (more bool, err error) {
 
 // literal passes true, false or null.
 func (s *scanner) literal(word string) error {
+	for len(s.b)-s.i < len(word) && s.fill() {
+	}
 	if len(s.b)-s.i < len(word) || string(s.b[s.i:s.i+len(word)]) != word {
 		return s.fail(s.i, "Expecting value")
 	}
@@ -185,12 +243,12 @@ func (s *scanner) number() error {
 }
 
 // at says whether the next byte is c; white space counts.
-func (s *scanner) at(c byte) bool { return s.i < len(s.b) && s.b[s.i] == c }
+func (s *scanner) at(c byte) bool { return (s.i < len(s.b) || s.fill()) && s.b[s.i] == c }
 
 // digits passes digits and says whether there was one.
 func (s *scanner) digits() bool {
 	start := s.i
-	for s.i < len(s.b) && '0' <= s.b[s.i] && s.b[s.i] <= '9' {
+	for (s.i < len(s.b) || s.fill()) && '0' <= s.b[s.i] && s.b[s.i] <= '9' {
 		s.i++
 	}
 	return s.i > start

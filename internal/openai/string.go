@@ -16,50 +16,125 @@ type text struct {
 	escaped bool // raw holds at least one backslash
 }
 
+// Tap sees the URL of a media part while the scanner passes it, and so while the body comes in.
+type Tap interface {
+	// Piece is called with what the URL holds, in order. Pieces are printable ASCII. The tap may write
+	// over what it has seen.
+	Piece(b []byte)
+	// End is called at the end of the URL; whole is false if it holds anything but printable ASCII, of
+	// which and of what follows the tap has seen nothing.
+	End(whole bool)
+	// Took says whether it has: the text of the URL is gone then.
+	Took() bool
+}
+
 // str passes a string. The scanner stands on its opening quote.
 //
-// Data URLs of megabytes are one string, so the common way is three vectorised passes over it: find
-// the quote, look for a backslash, look for bytes that are no printable ASCII.
+// Data URLs of megabytes are one string, so the common way is three vectorised passes over each piece
+// that comes: find the quote, look for a backslash, look for bytes that are no printable ASCII.
 func (s *scanner) str() (text, error) {
-	start := s.i + 1
-	quote := start + bytes.IndexByte(s.b[start:], '"')
-	if quote < start {
-		return text{}, s.fail(s.i, "Unterminated string starting at")
-	}
+	open, start := s.i, s.i+1
 	t := text{}
+	dirty := -1                 // where the first piece starts that is not printable ASCII
+	end, closed := start, false // there is no quote in b[start:end]; closed: but one at end
 	for at := start; ; {
-		esc := bytes.IndexByte(s.b[at:quote], '\\')
+		if at >= end {
+			if closed && at == end {
+				break
+			}
+			if end, closed = s.quote(at); end == at && !closed {
+				if !s.fill() {
+					return text{}, s.fail(open, "Unterminated string starting at")
+				}
+				continue
+			}
+		}
+		stop := end
+		esc := bytes.IndexByte(s.b[at:end], '\\')
+		if esc >= 0 {
+			stop = at + esc
+		}
+		if dirty < 0 && !s.see(start, at, stop) {
+			dirty = at
+		}
+		at = stop
 		if esc < 0 {
-			break
+			continue
 		}
 		t.escaped = true
-		n, err := s.escape(at + esc)
+		n, err := s.escape(open, at)
 		if err != nil {
 			return text{}, err
 		}
-		// quote stays where it is until an escape swallows it: each byte is searched once.
-		if at += esc + n; at > quote {
-			next := bytes.IndexByte(s.b[at:], '"')
-			if next < 0 {
-				return text{}, s.fail(s.i, "Unterminated string starting at")
-			}
-			quote = at + next
+		if s.tap != nil && dirty < 0 {
+			dirty = s.seeEscape(start, at, n)
 		}
+		at += n // it may have swallowed the quote, so that another is to be found
 	}
-	t.raw = s.b[start:quote]
-	if !printable(t.raw) {
-		if err := s.checkBytes(start, quote); err != nil {
+	t.raw = s.b[start:end]
+	if s.tap != nil {
+		s.tap.End(dirty < 0)
+	}
+	if dirty >= 0 {
+		if err := s.checkBytes(dirty, end); err != nil {
 			return text{}, err
 		}
 	}
-	s.i = quote + 1
+	s.i = end + 1
 	return t, nil
 }
 
-// escape checks the escape sequence at offset at and returns its length.
-func (s *scanner) escape(at int) (int, error) {
+// quote returns where the next quote is, or how far there is none.
+func (s *scanner) quote(from int) (end int, found bool) {
+	if from >= len(s.b) {
+		return from, false
+	}
+	if q := bytes.IndexByte(s.b[from:], '"'); q >= 0 {
+		return from + q, true
+	}
+	return len(s.b), false
+}
+
+// see looks at a piece of the string that begins at start and shows it to the tap. It returns false, and
+// shows nothing, if the piece is not printable ASCII.
+func (s *scanner) see(start, from, to int) bool {
+	if !printable(s.b[from:to]) {
+		return false
+	}
+	if s.tap != nil && to > from {
+		s.tap.Piece(s.b[from:to])
+		s.mark(start, to)
+	}
+	return true
+}
+
+// seeEscape shows the tap what an escape of n bytes stands for. It returns -1, or where it stands if it
+// stands for anything but printable ASCII: the tap sees no more then.
+func (s *scanner) seeEscape(start, at, n int) int {
+	v, _ := appendEscape(nil, s.b[at:at+n])
+	if !printable(v) {
+		return at
+	}
+	s.tap.Piece(v)
+	s.mark(start, at+n)
+	return -1
+}
+
+// mark notes that a tap has seen the string at start as far as end.
+func (s *scanner) mark(start, end int) {
+	if n := len(s.tapped); n > 0 && s.tapped[n-1].start == start {
+		s.tapped[n-1].end = end
+		return
+	}
+	s.tapped = append(s.tapped, span{start, end})
+}
+
+// escape checks the escape sequence at offset at, in the string that opens at open, and returns its length.
+func (s *scanner) escape(open, at int) (int, error) {
+	for at+6 > len(s.b) && s.fill() {
+	}
 	if at+1 >= len(s.b) {
-		return 0, s.fail(s.i, "Unterminated string starting at")
+		return 0, s.fail(open, "Unterminated string starting at")
 	}
 	switch s.b[at+1] {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':

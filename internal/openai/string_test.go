@@ -42,8 +42,8 @@ func checkAgainstJSON(t *testing.T, body []byte) {
 		t.Fatalf("%q: got %q, want %q", body, got, want)
 	}
 	var again string
-	if err := json.Unmarshal(appendString(nil, want), &again); err != nil || again != want {
-		t.Fatalf("%q written as %s", want, appendString(nil, want))
+	if err := json.Unmarshal(AppendString(nil, want), &again); err != nil || again != want {
+		t.Fatalf("%q written as %s", want, AppendString(nil, want))
 	}
 }
 

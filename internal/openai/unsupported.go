@@ -27,7 +27,7 @@ func is(words ...string) neutral {
 	return func(raw []byte) bool {
 		v := string(raw)
 		if f, ok, err := (fields{"v": raw}).float("v"); err == nil && ok {
-			v = pyFloat(f)
+			v = PyFloat(f)
 		}
 		return slices.Contains(words, v)
 	}

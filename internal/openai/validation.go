@@ -15,8 +15,8 @@ import (
 // This file words faults in the form of a body as vLLM's validation does, Python notation included.
 
 // errJSON is the error for a body that is no JSON. Like Python it counts characters, not bytes.
-func errJSON(body []byte, at int, why string) error {
-	loc := fmt.Sprintf("body.%d", utf8.RuneCount(body[:at]))
+func errJSON(at int, why string) error {
+	loc := fmt.Sprintf("body.%d", at)
 	return &Error{
 		Status: http.StatusBadRequest, Type: TypeValidation, Param: loc,
 		Message: fmt.Sprintf("1 validation error:\n  {'type': 'json_invalid', 'loc': '%s', 'msg': 'JSON decode error', "+
@@ -59,7 +59,7 @@ func pyValue(raw []byte) string {
 	}
 	if bytes.ContainsAny(raw, ".eE") {
 		if f, err := strconv.ParseFloat(string(raw), 64); err == nil {
-			return pyFloat(f)
+			return PyFloat(f)
 		}
 	}
 	return shorten(string(raw))
@@ -105,8 +105,8 @@ func pyString(s string) string {
 	return string(append(out, quote))
 }
 
-// pyFloat prints f as Python's repr does.
-func pyFloat(f float64) string {
+// PyFloat prints f as Python's repr does.
+func PyFloat(f float64) string {
 	if math.IsInf(f, 0) || math.IsNaN(f) {
 		return strings.ToLower(strings.TrimPrefix(strconv.FormatFloat(f, 'f', -1, 64), "+"))
 	}

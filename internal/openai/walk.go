@@ -15,6 +15,8 @@ type walk struct {
 	// part is called for each content part; the rawPart is used again after the call. A string
 	// content, or a string among the parts, comes as a text part.
 	part func(*rawPart) error
+	// newTap, if set, makes the tap of each URL.
+	newTap func() Tap
 	// message, if set, is called after a message's last part.
 	message func(*rawMessage) error
 }
@@ -33,6 +35,15 @@ func (m *rawMessage) path() string { return indexed("messages", m.index) }
 
 // body passes the whole body and returns its top-level values, messages excepted.
 func (w *walk) body() (fields, error) {
+	top, err := w.topLevel()
+	if w.broken != nil {
+		err = w.broken
+	}
+	return top, err
+}
+
+// topLevel is body, without regard to why it may have ended early.
+func (w *walk) topLevel() (fields, error) {
 	switch c := w.peek(); {
 	case w.i == len(w.b):
 		return nil, errField("missing", "", "Field required", "None")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gateway
+package proxy
 
 import (
 	"net/http"
@@ -9,12 +9,12 @@ import (
 	"afterimage/internal/openai"
 )
 
-// serveUnrouted returns a handler for what no route of mux takes, in the API's own shapes: 405 with the
+// Unrouted returns a handler for what no route of mux takes, in the API's own shapes: 405 with the
 // methods that a path has, or 404.
-func serveUnrouted(mux *http.ServeMux) http.HandlerFunc {
+func Unrouted(mux *http.ServeMux) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var allow []string
-		for _, method := range []string{http.MethodGet, http.MethodPost} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 			other := *r
 			other.Method = method
 			if _, pattern := mux.Handler(&other); strings.HasPrefix(pattern, method+" ") {

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openai
+
+// Envelope is a chat body that goes on to workers which read it for themselves: only its frame is known
+// here, where its members and its media parts are, and the rest is whatever the client sent. It refers to
+// the body, which must not change while the Envelope is in use.
+type Envelope struct {
+	Stream bool
+	Media  []Medium // in prompt order
+
+	body    []byte
+	members []member
+	open    int // offset behind the opening brace
+	close   int // offset of the closing brace
+}
+
+// member is a top-level member of a body.
+type member struct {
+	name       string // escapes undone
+	start, end int    // from the opening quote of the key to the end of the value
+	value      int    // where the value starts
+}
+
+// Medium is one media part.
+type Medium struct {
+	Path       string // "messages[0].content[1]"
+	Kind       string // image_url, audio_url, input_audio or video_url
+	Start, End int    // span of the part in the body
+	// URL is the part's URL with JSON escapes undone, a slice of the body if there were none; empty if it
+	// has none.
+	URL []byte
+	// Tap is what EnvelopeLimits.Tap made for the URL; nil if there is none.
+	Tap  Tap
+	UUID string // the client's name for it; "" if it gave none
+
+	uuid, url span // of the values, zero if there is none
+}
+
+// EnvelopeLimits bounds a body.
+type EnvelopeLimits struct {
+	MaxMedia int // media parts in one request
+	// Tap, if set, makes what looks at the URL of each media part while it comes in.
+	Tap func() Tap
+}
+
+// ReadEnvelope reads the frame of a body that is on its way in. It must be one object in strict JSON; what
+// makes no frame, such as a missing message, is left to the worker. Errors are *Error with status 400, or
+// those of src, and the rest of the body has not been waited for.
+func ReadEnvelope(src Source, l EnvelopeLimits) (*Envelope, error) {
+	r := &envelopeReader{scanner: newScanner(src), e: &Envelope{}, l: l, top: fields{}}
+	err := r.read()
+	if r.broken != nil {
+		err = r.broken
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.e.body = r.b
+	return r.e, nil
+}
+
+// Body returns the body as the client sent it.
+func (e *Envelope) Body() []byte { return e.body }
+
+// Raw returns the value of a top-level member, nil if it is absent.
+func (e *Envelope) Raw(name string) []byte {
+	for _, m := range e.members {
+		if m.name == name {
+			return e.body[m.value:m.end]
+		}
+	}
+	return nil
+}
+
+// envelopeReader fills an Envelope.
+type envelopeReader struct {
+	scanner
+	e     *Envelope
+	l     EnvelopeLimits
+	top   fields // spans while the body grows
+	parts int
+}
+
+func (r *envelopeReader) read() error {
+	if r.peek() != '{' {
+		if _, err := r.value(); err != nil {
+			return err
+		}
+		return BadRequest("", "The body must be a JSON object.")
+	}
+	r.e.open = r.i + 1
+	if _, err := r.object(r.member); err != nil {
+		return err
+	}
+	r.e.close = r.i - 1
+	if err := r.end(); err != nil {
+		return err
+	}
+	var err error
+	r.e.Stream, err = r.top.boolean("stream")
+	return err
+}
+
+// member passes one top-level member.
+func (r *envelopeReader) member(key []byte) error {
+	m := member{name: string(key), start: r.keyAt}
+	for _, other := range r.e.members {
+		if other.name == m.name {
+			return badParam(shorten(m.name), "The key `%s` stands twice in one object.", shorten(m.name))
+		}
+	}
+	if len(r.e.members) >= maxFields {
+		return badParam("body", "The body has more than %d fields.", maxFields)
+	}
+	r.peek()
+	m.value = r.i
+	var err error
+	if m.name == "messages" && r.peek() == '[' {
+		_, err = r.array(r.message)
+	} else {
+		var raw []byte
+		raw, err = r.value()
+		r.top[m.name] = raw
+	}
+	m.end = r.i
+	r.e.members = append(r.e.members, m)
+	return err
+}
+
+// message passes one message.
+func (r *envelopeReader) message(i int) error {
+	if r.peek() != '{' {
+		_, err := r.value()
+		return err
+	}
+	seen := false
+	_, err := r.object(func(key []byte) error {
+		if string(key) != "content" || r.peek() != '[' {
+			_, err := r.value()
+			return err
+		}
+		path := indexed("messages", i) + ".content"
+		if seen {
+			return badParam(path, "The key `content` stands twice in one object.")
+		}
+		seen = true
+		_, err := r.array(func(j int) error { return r.part(path, j) })
+		return err
+	})
+	return err
+}
+
+// The kinds of media parts.
+var mediaKinds = [][]byte{[]byte("image_url"), []byte("audio_url"), []byte("input_audio"), []byte("video_url")}
+
+// part passes one content part.
+func (r *envelopeReader) part(path string, j int) error {
+	if r.parts++; r.parts > maxParts {
+		return badParam("messages", "At most %d content parts may be sent in one request.", maxParts)
+	}
+	if r.peek() != '{' {
+		_, err := r.value()
+		return err
+	}
+	m := Medium{Path: indexed(path, j), Start: r.i}
+	var seen uint
+	if _, err := r.object(func(key []byte) error { return r.partMember(&m, &seen, key) }); err != nil {
+		return err
+	}
+	m.End = r.i
+	if m.Kind == "" {
+		return nil
+	}
+	if len(r.e.Media) >= r.l.MaxMedia {
+		return badParam("messages", "At most %d media part(s) may be sent in one request.", r.l.MaxMedia)
+	}
+	r.e.Media = append(r.e.Media, m)
+	return nil
+}
+
+// partMember passes one member of a part. Its type may come last, so every URL is looked at.
+func (r *envelopeReader) partMember(m *Medium, seen *uint, key []byte) (err error) {
+	switch name := string(key); name {
+	case "type":
+		if err := once(seen, bitType, m.Path, name); err != nil {
+			return err
+		}
+		raw, err := r.value()
+		if kind, ok := decodeString(raw); ok {
+			for _, k := range mediaKinds {
+				if kind == string(k) {
+					m.Kind = kind
+				}
+			}
+		}
+		return err
+	case "uuid":
+		if err := once(seen, bitUUID, m.Path, name); err != nil {
+			return err
+		}
+		r.peek()
+		start := r.i
+		raw, err := r.value()
+		m.uuid = span{start, r.i}
+		m.UUID, _ = decodeString(raw)
+		if len(m.UUID) > maxUUIDBytes {
+			return badParam(m.Path+".uuid", "%s.uuid has %d bytes; at most %d are allowed.", m.Path, len(m.UUID), maxUUIDBytes)
+		}
+		return err
+	case "image_url", "audio_url", "video_url":
+		if m.URL != nil {
+			return badParam(m.Path, "%s has more than one URL.", m.Path)
+		}
+		return r.urlOf(m)
+	}
+	_, err = r.value()
+	return err
+}
+
+// urlOf passes the value of a part's URL: an object with one, or the URL itself.
+func (r *envelopeReader) urlOf(m *Medium) error {
+	switch r.peek() {
+	case '"':
+		return r.url(m)
+	case '{':
+	default:
+		_, err := r.value()
+		return err
+	}
+	_, err := r.object(func(key []byte) error {
+		if string(key) != "url" || r.peek() != '"' {
+			_, err := r.value()
+			return err
+		}
+		if m.URL != nil {
+			return badParam(m.Path, "%s has more than one URL.", m.Path)
+		}
+		return r.url(m)
+	})
+	return err
+}
+
+func (r *envelopeReader) url(m *Medium) error {
+	if r.l.Tap != nil {
+		m.Tap = r.l.Tap()
+		r.tap = m.Tap
+	}
+	start := r.i
+	t, err := r.str()
+	r.tap = nil
+	if err != nil {
+		return err
+	}
+	m.url = span{start, r.i}
+	m.URL = t.bytes()
+	if m.URL == nil {
+		m.URL = []byte{}
+	}
+	return nil
+}

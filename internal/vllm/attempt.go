@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vllm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"afterimage/internal/openai"
+	"afterimage/internal/proxy"
+)
+
+// way is the workers that an attempt was given, Encoders excepted.
+type way struct {
+	decode, prefill *entry // prefill is nil unless the two are split
+	consumer        string // where Encoders push to; "" if they do not
+	prefillRank     int    // replica that a call must run on; -1 for any
+	decodeRank      int
+}
+
+// history is what the attempts of one request teach the next one.
+type history struct {
+	avoid     []string // URLs of workers that failed this request
+	kept      *way     // for an attempt on the same workers
+	stage     stage    // that failed last
+	cause     error    // why
+	retries   int      // after a 500 of decode
+	failovers int
+}
+
+// again files why an attempt failed and says whether another may succeed. Decode answers 500 when an embedding
+// was not delivered, among others: the same workers may do better with fresh transfers. Other failures are
+// tried elsewhere.
+func (h *history) again(err error, cfg Config) bool {
+	var c *callError
+	if !errors.As(err, &c) || c.stage == stageEncode || !c.elsewhere() {
+		return false
+	}
+	h.stage, h.cause = c.stage, err
+	if c.stage == stageDecode && c.status == http.StatusInternalServerError {
+		h.retries++
+		return h.retries <= cfg.DecodeRetries
+	}
+	h.avoid, h.kept = append(h.avoid, c.url), nil
+	h.failovers++
+	return h.failovers <= cfg.Failovers
+}
+
+// none is the error while no instance of a role is left for the request.
+func (h *history) none(role Role) error {
+	if h.cause != nil {
+		return h.cause
+	}
+	return missing(role)
+}
+
+// choose picks the workers of an attempt.
+func (f *Front) choose(past *history) (*way, error) {
+	if past.kept != nil {
+		return past.kept, nil
+	}
+	now := time.Now()
+	w := &way{prefillRank: -1, decodeRank: -1}
+	if w.decode = f.reg.pick(PrefillDecode, f.cfg.Routing, past.avoid, now); w.decode == nil {
+		if w.decode = f.reg.pick(Decode, f.cfg.Routing, past.avoid, now); w.decode == nil {
+			return nil, past.none(Decode)
+		}
+		if w.prefill = f.reg.pick(Prefill, f.cfg.Routing, past.avoid, now); w.prefill == nil {
+			return nil, past.none(Prefill)
+		}
+	}
+	consumer, rank := w.decode, &w.decodeRank
+	if w.prefill != nil && !f.statics {
+		consumer, rank = w.prefill, &w.prefillRank
+	}
+	n := f.reg.replica(consumer)
+	if consumer.Replicas > 1 {
+		*rank = n
+	}
+	if len(consumer.Addresses) > 0 {
+		w.consumer = consumer.Addresses[n]
+	}
+	return w, nil
+}
+
+// attempt takes a request once through the fleet.
+func (f *Front) attempt(ctx context.Context, req *request, out *proxy.Reply, past *history) error {
+	w, err := f.choose(past)
+	if err != nil {
+		return err
+	}
+	past.kept = w
+	ed := openai.Edit{Drop: handles}
+	if len(req.media) > 0 {
+		enc, err := f.encode(ctx, req, w.consumer)
+		if err != nil {
+			return err
+		}
+		req.stage("encode")
+		ed = decodeEdit(req.env, req.media, enc.reports, enc.handed, !f.cfg.NoRewrite)
+	}
+	if w.prefill != nil {
+		params, err := f.prefill(ctx, req, w, ed)
+		if err != nil {
+			return err
+		}
+		if params != nil {
+			ed.Set = append(ed.Set, openai.Field{Name: "kv_transfer_params", Value: params})
+		}
+		req.stage("prefill")
+	}
+	return f.decode(ctx, req, out, w, ed)
+}
+
+// prefill has the prompt prefilled and returns where decode finds it, nil if the worker does not say.
+func (f *Front) prefill(ctx context.Context, req *request, w *way, ed openai.Edit) ([]byte, error) {
+	answer, err := f.exchange(ctx, errand{
+		stage: stagePrefill, to: w.prefill, id: req.id, rank: w.prefillRank, memory: req.memory,
+		body: req.env.Rewrite(prefillEdit(req.env, ed)),
+	})
+	if err != nil {
+		return nil, err
+	}
+	var got struct {
+		Params json.RawMessage `json:"kv_transfer_params"`
+	}
+	if err := json.Unmarshal(answer, &got); err != nil {
+		return nil, badGateway("The answer of the prefill worker is not JSON.")
+	}
+	if ms, err := members(got.Params); err != nil || len(ms) == 0 {
+		return nil, nil
+	}
+	return got.Params, nil
+}
+
+// decode sends the request to its last worker and passes the answer on.
+func (f *Front) decode(ctx context.Context, req *request, out *proxy.Reply, w *way, ed openai.Edit) error {
+	e := errand{
+		stage: stageDecode, to: w.decode, id: req.id, rank: w.decodeRank, memory: req.memory,
+		body: req.env.Rewrite(ed),
+	}
+	resp, c, err := f.send(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		_, err = read(ctx, resp, e)
+		c.end(saidBy(err))
+		return err
+	}
+	req.stage("first_byte")
+	f.metrics.firstByte.Observe(time.Since(req.start).Seconds())
+	err = out.Pass(resp, c.alive)
+	var broken *proxy.BrokenError
+	if errors.As(err, &broken) {
+		err = callBroken(ctx, stageDecode, w.decode.URL, broken.Err)
+	}
+	c.end(saidBy(err))
+	return err
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vllm
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"afterimage/internal/media"
+	"afterimage/internal/openai"
+)
+
+// fetchAtOnce bounds the media of one request that are fetched side by side.
+const fetchAtOnce = 4
+
+// load names the media of a request. Those behind URLs are fetched, so that they are named by what they hold and
+// no worker is sent to a place that a client chose.
+func (f *Front) load(ctx context.Context, req *request) error {
+	req.media = make([]medium, len(req.env.Media))
+	var used atomic.Int64
+	grp, ctx := errgroup.WithContext(ctx)
+	grp.SetLimit(fetchAtOnce)
+	for i := range req.env.Media {
+		p, m := &req.env.Media[i], &req.media[i]
+		if len(p.URL) == 0 || media.IsDataURL(p.URL) || f.cfg.Fetcher == nil {
+			f.name(req.env, i, m)
+			continue
+		}
+		grp.Go(func() error {
+			file, err := f.cfg.Fetcher.FetchMax(ctx, string(p.URL), f.cfg.MaxFetchBytes-used.Load())
+			if err == nil && used.Add(int64(len(file))) > f.cfg.MaxFetchBytes {
+				err = fmt.Errorf("the media of this request are larger than %d bytes in all", f.cfg.MaxFetchBytes)
+			}
+			if err != nil {
+				return partError(p.Path, err)
+			}
+			m.url = dataURL(file)
+			if !f.cfg.NoRewrite {
+				m.content = nameOf(m.url[1], m.url[2])
+				m.uuid = p.UUID
+				if m.uuid == "" {
+					m.uuid = m.content
+				}
+			}
+			return nil
+		})
+	}
+	return grp.Wait()
+}
+
+// name names media part i by what the client sent.
+func (f *Front) name(e *openai.Envelope, i int, m *medium) {
+	p := &e.Media[i]
+	if f.cfg.NoRewrite {
+		m.uuid = ""
+		return
+	}
+	m.uuid = p.UUID
+	if m.uuid != "" {
+		return // whether it holds data or not: the client's name is what goes to the workers
+	}
+	m.uuid = contentUUID(e, i)
+	if media.IsDataURL(p.URL) {
+		m.content = m.uuid // only a data URL is what it names
+	}
+}
+
+// dataURL returns a file as a data URL in a JSON string: quote, head, base64, quote.
+func dataURL(file []byte) [][]byte {
+	kind, _, _ := strings.Cut(http.DetectContentType(file), ";")
+	text := make([]byte, base64.StdEncoding.EncodedLen(len(file)))
+	base64.StdEncoding.Encode(text, file)
+	return [][]byte{[]byte(`"`), []byte("data:" + kind + ";base64,"), text, []byte(`"`)}
+}
+
+// partError says which part of the request could not be had.
+func partError(path string, err error) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, media.ErrClosed):
+		return openai.Unavailable(retryAfter, "this gateway is stopping")
+	}
+	return openai.BadRequest(path, "%v (%s)", err, path)
+}
