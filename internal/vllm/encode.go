@@ -165,7 +165,7 @@ func (f *Front) file(out *encoded, req *request, g group, answer []byte, pushed 
 	}
 	at, err := matchReports(params, m)
 	if err != nil {
-		return badGateway("%v", err)
+		return err
 	}
 	for n, i := range g.items {
 		if at[n] < 0 {

@@ -67,12 +67,11 @@ var (
 
 // replay holds the workers of a run.
 type replay struct {
-	t       *testing.T
-	asSent  bool // bodies are spliced from what the client sent, white space included
-	mu      sync.Mutex
-	ids     map[string]string // our transfer id -> the recorded one
-	served  []string          // recorded files that were used
-	workers map[string]*httptest.Server
+	t      *testing.T
+	asSent bool // bodies are spliced from what the client sent, white space included
+	mu     sync.Mutex
+	ids    map[string]string // our transfer id -> the recorded one
+	served []string          // recorded files that were used
 }
 
 // exchange is a recorded call to a worker.

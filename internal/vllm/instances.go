@@ -98,7 +98,7 @@ func (f *Front) serveRegister(w http.ResponseWriter, r *http.Request) {
 	}
 	created, err := f.reg.Register(i)
 	if err != nil {
-		openai.WriteError(w, &openai.Error{Status: http.StatusConflict, Type: typeConflict, Message: err.Error()})
+		openai.WriteError(w, err)
 		return
 	}
 	if created {
@@ -107,9 +107,6 @@ func (f *Front) serveRegister(w http.ResponseWriter, r *http.Request) {
 	f.metrics.roster(f.reg.Status())
 	answer(w, map[string]bool{"registered": created})
 }
-
-// typeConflict is the type of an answer to a registration that does not fit the others.
-const typeConflict = "ConflictError"
 
 func (f *Front) serveUnregister(w http.ResponseWriter, r *http.Request) {
 	at, err := instanceURL(r.URL.Query().Get("url"))

@@ -3,10 +3,12 @@
 package vllm
 
 import (
-	"errors"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
+
+	"afterimage/internal/openai"
 )
 
 // Role is the stage of a request that an instance serves.
@@ -36,9 +38,16 @@ func (i Instance) equal(o Instance) bool {
 
 // Why an instance is not registered.
 var (
-	ErrMixed = errors.New("Cannot mix prefill_decode with standalone prefill/decode")
-	ErrRole  = errors.New("Unregister the instance before changing its role")
+	ErrMixed = conflict("Cannot mix prefill_decode with standalone prefill/decode")
+	ErrRole  = conflict("Unregister the instance before changing its role")
 )
+
+func conflict(words string) *openai.Error {
+	return &openai.Error{Status: http.StatusConflict, Type: typeConflict, Message: words}
+}
+
+// typeConflict is the type of an answer to a registration that does not fit the others.
+const typeConflict = "ConflictError"
 
 // RegistryConfig says when an instance is taken out of service and when it is forgotten.
 type RegistryConfig struct {

@@ -144,9 +144,9 @@ func (h *handed) params(reports []report, rawAudio, rewrite bool) []byte {
 
 // Answers of Encoders that cannot be told apart.
 var (
-	errUnmatched = errors.New("Encoder metadata cannot be matched")
-	errIndex     = errors.New("Invalid encoder item index")
-	errDuplicate = errors.New("Duplicate encoder item index")
+	errUnmatched = badGateway("Encoder metadata cannot be matched")
+	errIndex     = badGateway("Invalid encoder item index")
+	errDuplicate = badGateway("Duplicate encoder item index")
 )
 
 // entryOf is one entry of an Encoder's ec_transfer_params.
