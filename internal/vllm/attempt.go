@@ -23,11 +23,11 @@ type way struct {
 
 // history is what the attempts of one request teach the next one.
 type history struct {
-	avoid     []string // URLs of workers that failed this request
-	kept      *way     // for an attempt on the same workers
-	stage     stage    // that failed last
-	cause     error    // why
-	retries   int      // after a 500 of decode
+	avoid     shunned
+	kept      *way  // for an attempt on the same workers
+	stage     stage // that failed last
+	cause     error // why
+	retries   int   // after a 500 of decode
 	failovers int
 }
 
@@ -44,7 +44,8 @@ func (h *history) again(err error, cfg Config) bool {
 		h.retries++
 		return h.retries <= cfg.DecodeRetries
 	}
-	h.avoid, h.kept = append(h.avoid, c.url), nil
+	h.avoid.add(c)
+	h.kept = nil
 	h.failovers++
 	return h.failovers <= cfg.Failovers
 }

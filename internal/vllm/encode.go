@@ -52,7 +52,7 @@ func (f *Front) encode(ctx context.Context, req *request, consumer string) (enco
 			names[i] = m.content
 		}
 	}
-	to := f.reg.assign(names, f.cfg.Routing, nil, time.Now())
+	to := f.reg.assign(names, f.cfg.Routing, shunned{}, time.Now())
 	if to == nil {
 		return encoded{}, missing(Encode)
 	}
@@ -79,14 +79,14 @@ func (f *Front) encode(ctx context.Context, req *request, consumer string) (enco
 
 // encodeGroup makes one encode call, on other Encoders too if it does not come to an answer.
 func (f *Front) encodeGroup(ctx context.Context, req *request, g *group, consumer string) ([]byte, error) {
-	var avoid []string
+	var avoid shunned
 	for n := 0; ; n++ {
 		answer, err := f.encodeOn(ctx, req, g, consumer)
 		var c *callError
 		if err == nil || !errors.As(err, &c) || !c.elsewhere() || n >= f.cfg.Failovers {
 			return answer, err
 		}
-		avoid = append(avoid, g.encoder.URL)
+		avoid.add(c)
 		next := f.reg.assign([]string{req.media[g.items[0]].uuid}, f.cfg.Routing, avoid, time.Now())
 		if next == nil {
 			return nil, err

@@ -29,27 +29,44 @@ func rotate(start, size, count int) (places []int, next int) {
 	return places, start + count
 }
 
-// usable returns the live instances of a role that avoid does not name. Those whose calls have just failed
+// shunned are the workers that a request has had trouble with. Those that refused it are not asked again; those
+// whose calls broke are, once nobody else is left: the connection may have been to blame.
+type shunned struct{ refused, broke []string }
+
+// add files the worker of a failed call.
+func (s *shunned) add(c *callError) {
+	if c.status == 0 {
+		s.broke = append(s.broke, c.url)
+		return
+	}
+	s.refused = append(s.refused, c.url)
+}
+
+// usable returns the live instances of a role that are not to be avoided. Those whose calls have just failed
 // are left out, unless all have.
-func (r *Registry) usable(role Role, avoid []string, now time.Time) []*entry {
-	var fit, left []*entry
+func (r *Registry) usable(role Role, avoid shunned, now time.Time) []*entry {
+	var fit, left, broke []*entry
 	for _, e := range r.live {
 		switch {
-		case e.Role != role || slices.Contains(avoid, e.URL):
+		case e.Role != role || slices.Contains(avoid.refused, e.URL):
+		case slices.Contains(avoid.broke, e.URL):
+			broke = append(broke, e)
 		case now.Before(e.leftUntil), !e.leftUntil.IsZero() && len(e.calls) > 0: // one call tries it out
 			left = append(left, e)
 		default:
 			fit = append(fit, e)
 		}
 	}
-	if len(fit) == 0 {
-		return left
+	for _, list := range [][]*entry{fit, left} {
+		if len(list) > 0 {
+			return list
+		}
 	}
-	return fit
+	return broke
 }
 
 // pick chooses an instance of a role, nil if there is none.
-func (r *Registry) pick(role Role, how Routing, avoid []string, now time.Time) *entry {
+func (r *Registry) pick(role Role, how Routing, avoid shunned, now time.Time) *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := r.usable(role, avoid, now)
@@ -75,7 +92,7 @@ func (r *Registry) pick(role Role, how Routing, avoid []string, now time.Time) *
 const loadFactor = 2
 
 // assign chooses an Encoder for each of the named media parts; nil if there is none.
-func (r *Registry) assign(names []string, how Routing, avoid []string, now time.Time) []*entry {
+func (r *Registry) assign(names []string, how Routing, avoid shunned, now time.Time) []*entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := r.usable(Encode, avoid, now)

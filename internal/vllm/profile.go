@@ -31,7 +31,7 @@ func (f *Front) serveProfile(what string) http.HandlerFunc {
 		said := map[string]json.RawMessage{}
 		known := false
 		for _, role := range []Role{Encode, Prefill, Decode, PrefillDecode} {
-			e := f.reg.pick(role, f.cfg.Routing, nil, time.Now())
+			e := f.reg.pick(role, f.cfg.Routing, shunned{}, time.Now())
 			if e == nil {
 				continue
 			}

@@ -30,7 +30,7 @@ func register(t *testing.T, r *Registry, role Role, urls ...string) {
 func picks(r *Registry, role Role, n int) []string {
 	var out []string
 	for range n {
-		if e := r.pick(role, RoundRobin, nil, time.Now()); e != nil {
+		if e := r.pick(role, RoundRobin, shunned{}, time.Now()); e != nil {
 			out = append(out, e.URL)
 		}
 	}
@@ -80,7 +80,7 @@ func TestConsumerAddressesAreKept(t *testing.T) {
 	if _, err := r.Register(Instance{Role: PrefillDecode, URL: "pd", Replicas: 2, Addresses: []string{"tcp://a", "tcp://b"}}); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "addresses", r.pick(PrefillDecode, RoundRobin, nil, time.Now()).Addresses, []string{"tcp://a", "tcp://b"})
+	same(t, "addresses", r.pick(PrefillDecode, RoundRobin, shunned{}, time.Now()).Addresses, []string{"tcp://a", "tcp://b"})
 }
 
 func TestUnregisterIsTerminal(t *testing.T) {
@@ -109,7 +109,7 @@ func TestSingleItemsSpreadEvenly(t *testing.T) {
 	register(t, r, Encode, "e1", "e2", "e3")
 	count := map[string]int{}
 	for range 30 {
-		count[r.assign([]string{"x"}, RoundRobin, nil, time.Now())[0].URL]++
+		count[r.assign([]string{"x"}, RoundRobin, shunned{}, time.Now())[0].URL]++
 	}
 	for u, n := range count {
 		if n != 10 {
@@ -120,7 +120,7 @@ func TestSingleItemsSpreadEvenly(t *testing.T) {
 
 func TestEmptyRegistryYieldsNothing(t *testing.T) {
 	r := newTestRegistry()
-	if r.pick(Decode, RoundRobin, nil, time.Now()) != nil || r.assign([]string{"x"}, Affinity, nil, time.Now()) != nil {
+	if r.pick(Decode, RoundRobin, shunned{}, time.Now()) != nil || r.assign([]string{"x"}, Affinity, shunned{}, time.Now()) != nil {
 		t.Error("an empty registry has an instance")
 	}
 }
@@ -288,7 +288,7 @@ func TestFanOutLargerThanTheRoster(t *testing.T) {
 	r := newTestRegistry()
 	register(t, r, Encode, "e1", "e2")
 	var got []string
-	for _, e := range r.assign(make([]string, 5), RoundRobin, nil, time.Now()) {
+	for _, e := range r.assign(make([]string, 5), RoundRobin, shunned{}, time.Now()) {
 		got = append(got, e.URL)
 	}
 	same(t, "assigned", got, []string{"e1", "e2", "e1", "e2", "e1"})
