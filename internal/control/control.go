@@ -28,8 +28,10 @@ const (
 	// to its PrepareRequest.
 	HeaderPrepare = "X-Afterimage-Prepare"
 	// HeaderEncoder, sent by a client to the gateway, picks an Encoder by index or name for a
-	// demonstration.
+	// demonstration or a measurement; a list with commas picks one for each media part.
 	HeaderEncoder = "X-Afterimage-Encoder"
+	// HeaderPrefill picks a P/D in the same way.
+	HeaderPrefill = "X-Afterimage-Prefill"
 	// HeaderItems, in P/D's answer, is a JSON list of Arrival.
 	HeaderItems = "X-Afterimage-Items"
 	// HeaderTrace, in the gateway's answer, is the random name under which it shows the trace.

@@ -23,7 +23,7 @@ import (
 func (g *Gateway) attempt(ctx context.Context, req *request, out *proxy.Reply, past *history) error {
 	snap := g.fleet.snapshot()
 	attempt := proxy.RandomHex(16)
-	pd, err := pickPrefill(snap, attempt, past)
+	pd, err := choosePrefill(snap, req, attempt, past)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (g *Gateway) prepare(ctx context.Context, req *request, pd, enc worker, att
 	body.Uses = req.uses
 	for i, m := range req.images {
 		body.Items = append(body.Items, control.PrepareItem{
-			Identifier: m.id, Key: m.key, Contract: m.want, Tokens: m.geo.Tokens, Bytes: m.geo.Bytes, Force: past.force[i], ByEncoder: req.forced != "",
+			Identifier: m.id, Key: m.key, Contract: m.want, Tokens: m.geo.Tokens, Bytes: m.geo.Bytes, Force: past.force[i], ByEncoder: len(req.forced) > 0,
 		})
 	}
 	var got control.PrepareResponse

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -15,29 +14,10 @@ import (
 	"afterimage/internal/route"
 )
 
-// checkForced refuses an Encoder name that the fleet does not have.
-func checkForced(snap *snapshot, name string) error {
-	if name == "" {
-		return nil
-	}
-	all := peers(snap.Encoders, everyone)
-	for i := range all {
-		all[i].Ready = true // whether it is up is another matter, and no fault of the caller
-	}
-	_, err := route.Forced(name, all)
-	if err == nil {
-		return nil
-	}
-	if i := slices.IndexFunc(snap.Encoders, func(w worker) bool { return !w.Known }); i >= 0 {
-		return openai.Unavailable(retryAfter, "%s: %v; Encoder %d of %d has not said its name yet", control.HeaderEncoder, err, i+1, len(snap.Encoders))
-	}
-	return openai.BadRequest(control.HeaderEncoder, "%s: %v", control.HeaderEncoder, err)
-}
-
 // pickEncoder chooses the Encoder of one image.
 func pickEncoder(snap *snapshot, req *request, m *image, past *history) (int, error) {
-	if req.forced != "" {
-		i, err := route.Forced(req.forced, peers(snap.Encoders, everyone))
+	if len(req.forced) > 0 {
+		i, err := route.Forced(req.forced.of(m), peers(snap.Encoders, everyone))
 		if err != nil {
 			return 0, unavailableWorker(err)
 		}

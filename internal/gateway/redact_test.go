@@ -25,7 +25,7 @@ func TestClientsSeeNoAddresses(t *testing.T) {
 		"undelivered": &undeliveredError{&workerError{status: 503, shaped: true, body: body}},
 		"refused":     retryElsewhere(testWorker, answered(testWorker, 502, []byte("proxy at http://10.0.0.7:8100 is down"))),
 		"nobody":      unavailableWorker(nameless.need("Encoder", nameless.Encoders)),
-		"no name":     checkForced(nameless, "encoder-9"),
+		"no name":     forced{"encoder-9"}.check(nameless, 1),
 		"deadline":    fmt.Errorf("10.0.0.7:8100: %w", context.DeadlineExceeded),
 		"ours":        errors.New("BUG at 10.0.0.7:8100"),
 		"gone":        fmt.Errorf("%w: 10.0.0.7:8100", context.Canceled),

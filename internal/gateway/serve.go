@@ -23,7 +23,8 @@ type request struct {
 	uses   []int
 	body   []byte        // what P/D gets
 	buf    *proxy.Buffer // what the client sent, if images of data URLs lie in it
-	forced string        // Encoder that the client asked for; "" leaves it to routing
+	forced forced        // Encoders that the client asked for
+	pd     string        // P/D that the client asked for; "" leaves it to routing
 	trace  *trace
 	start  time.Time
 }
@@ -34,7 +35,7 @@ func (g *Gateway) serveChat(w http.ResponseWriter, r *http.Request) {
 	// Clients may choose the same names as others; what one of them may read of its request hangs on a
 	// name that no other can guess.
 	secret := proxy.RandomHex(16)
-	req := &request{id: proxy.RequestID(r.Header.Get(control.HeaderRequestID), secret), start: time.Now(), forced: r.Header.Get(control.HeaderEncoder)}
+	req := &request{id: proxy.RequestID(r.Header.Get(control.HeaderRequestID), secret), start: time.Now(), forced: readForced(r.Header.Get(control.HeaderEncoder)), pd: r.Header.Get(control.HeaderPrefill)}
 	w.Header().Set(control.HeaderRequestID, req.id)
 	w.Header().Set(control.HeaderTrace, secret)
 	req.trace = g.traces.begin(secret, req.id)
@@ -113,7 +114,10 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, req *request) err
 	if err := snap.checkModel(req.scan.Model); err != nil {
 		return err
 	}
-	if err := checkForced(snap, req.forced); err != nil {
+	if err := req.forced.check(snap, len(req.scan.Media)); err != nil {
+		return err
+	}
+	if err := checkForced(control.HeaderPrefill, "P/D", snap.Prefills, req.pd); err != nil {
 		return err
 	}
 	if len(req.scan.Media) == 0 {

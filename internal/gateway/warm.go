@@ -23,8 +23,9 @@ func (g *Gateway) serveWarm(w http.ResponseWriter, r *http.Request) {
 	id := proxy.RequestID(r.Header.Get(control.HeaderRequestID), proxy.RandomHex(16))
 	w.Header().Set(control.HeaderRequestID, id)
 	parts, err := g.warmParts(w, r)
+	encoders := readForced(r.Header.Get(control.HeaderEncoder))
 	if err == nil {
-		err = checkForced(g.fleet.snapshot(), r.Header.Get(control.HeaderEncoder))
+		err = encoders.check(g.fleet.snapshot(), len(parts))
 	}
 	if err != nil {
 		openai.WriteError(w, openai.AsError(clientError(err)))
@@ -37,7 +38,7 @@ func (g *Gateway) serveWarm(w http.ResponseWriter, r *http.Request) {
 	for i, p := range parts {
 		grp.Go(func() error {
 			req := &request{id: id, scan: &openai.Request{Media: []openai.MediaPart{p}}, buf: proxy.NewBuffer(0), start: start,
-				forced: r.Header.Get(control.HeaderEncoder), trace: &trace{start: start, ended: make(chan struct{})}}
+				forced: encoders.at(i), trace: &trace{start: start, ended: make(chan struct{})}}
 			err := g.warm(r.Context(), req, left)
 			resp.Items[i] = warmItem(i, req, err)
 			return nil // items fail alone
