@@ -95,7 +95,7 @@ func (r Report) counts() (met, checked, missing int, worst *Row) {
 			met++
 		}
 		checked++
-		if worst == nil || row.load() > worst.load() {
+		if load := row.load(); !math.IsNaN(load) && (worst == nil || load > worst.load()) {
 			worst = row
 		}
 	}

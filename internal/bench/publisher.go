@@ -13,6 +13,7 @@ import (
 	"afterimage/internal/embedding"
 	"afterimage/internal/publish"
 	"afterimage/internal/store"
+	"afterimage/internal/store/ram"
 )
 
 // Targets of bench publish.
@@ -78,13 +79,14 @@ func (x *publishRun) measure(ctx context.Context, n, size int) (err error) {
 	call.check = func(all bool) error { return errors.Join(pub.Flush(ctx), x.stored(ctx, all)) }
 	whole := &way{name: "publish and flush", check: func(all bool) error { return x.stored(ctx, all) }}
 	whole.run = func() error { x.publish(pub); return pub.Flush(ctx) }
-	base := x.baseline()
-	ways := []*way{put, base, call, whole}
+	base, each := x.baseline(), x.each(ctx)
+	ways := []*way{base, put, call, whole, each}
 	var peer *way
 	if x.redis != nil {
 		peer = &way{name: "redis SET", run: x.sets, check: x.redisTidy}
 		ways = append(ways, peer)
 	}
+	shown := x.lend.registrations()
 	if err := x.Rounds.measure(ctx, ways...); err != nil {
 		return err
 	}
@@ -93,7 +95,8 @@ func (x *publishRun) measure(ctx context.Context, n, size int) (err error) {
 		Against(x.name+" PUT", "p50 us", put.p50(), "memcpy+checksum", base.p50(), 0),
 		Absolute(x.name+" Publish, as the request pays", "p50 us", call.p50(), 0),
 		Absolute(x.name+" Publish until stored", "p50 us", whole.p50(), 0),
-		Absolute(x.name+" registrations per PUT", "count", 0, 0),
+		none(x.name+" PUT", "registrations, of all runs", float64(x.lend.registrations()-shown)),
+		Against(x.name+" PUT", "p50 us", put.p50(), "memory shown for each", each.p50(), 0),
 	)
 	if peer != nil {
 		x.rows = append(x.rows, Against(x.name+" PUT", "p50 us", put.p50(), "redis", peer.p50(), 0))
@@ -112,6 +115,28 @@ func (x *publishRun) puts(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// each connects and shows its memory for every PUT, as a Store does that registers what it is given.
+func (x *publishRun) each(ctx context.Context) *way {
+	one := func(i int) error {
+		s, err := x.dial(ctx, ram.ClientConfig{})
+		if err != nil {
+			return err
+		}
+		err = s.Put(ctx, x.o.items[i].Key, x.o.bufs[i], store.PutOptions{})
+		return errors.Join(err, s.Store.Close())
+	}
+	w := &way{name: "PUT, memory shown for each", check: func(all bool) error { return x.stored(ctx, all) }}
+	w.run = func() error {
+		for i := range x.o.bufs {
+			if err := one(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return w
 }
 
 func (x *publishRun) publish(p *publish.Publisher) {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -38,12 +37,10 @@ func startRedis(ctx context.Context, dir string, env []string) (r *redis, why st
 		return nil, "", err
 	}
 	err = poll(ctx, "redis-server listens", func() (bool, error) {
-		_, err := os.Stat(socket)
+		conn, err := net.Dial("unix", socket)
+		r.conn = conn
 		return err == nil, nil
 	})
-	if err == nil {
-		r.conn, err = net.Dial("unix", socket)
-	}
 	if err != nil {
 		r.server.stop()
 		return nil, "", err

@@ -75,7 +75,7 @@ func (x *resolverRun) measure(ctx context.Context, n, size int) (err error) {
 		}
 	}
 	defer func() { err = errors.Join(err, x.lend.Remove(ctx, x.o.keys())) }()
-	if err := x.hits(ctx); err != nil {
+	if err := x.hits(ctx); err != nil || x.Only != "" {
 		return err
 	}
 	if err := x.misses(ctx); err != nil || n > 1 || size != recomputeSize {
@@ -120,65 +120,6 @@ func (x *resolverRun) verify(items []resolve.Item, results []resolve.Result, wan
 		err = errors.Join(err, fmt.Errorf("%d of %d found: %v", found, want, results[len(results)-1].Err))
 	}
 	return err
-}
-
-// hits measures full and partial hits, on loan, as copies, one by one, and the peer's.
-func (x *resolverRun) hits(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Hour) // spares the resolver its timer
-	defer cancel()
-	n := len(x.o.items)
-	first, err := x.firstHit(ctx)
-	if err != nil {
-		return err
-	}
-	loan, err := x.resolveWay(ctx, "full hit", x.lend, x.o.items, n)
-	if err != nil {
-		return err
-	}
-	serial := &way{name: "serial"}
-	partial, err := x.partial(ctx)
-	if err != nil {
-		return err
-	}
-	if err := x.serial(ctx, serial); err != nil {
-		return err
-	}
-	mem := x.memory()
-	cp, streamed := x.copies(ctx, "copy", x.own), x.copies(ctx, "streamed copy", x.copy)
-	ways := append([]*way{loan, serial, partial, cp, streamed}, mem...)
-	var peer *way
-	if x.redis != nil {
-		if peer, err = x.redisWay(); err != nil {
-			return err
-		}
-		ways = append(ways, peer)
-	}
-	calls := x.lend.calls.Load()
-	if err := loan.run(); err != nil {
-		return err
-	}
-	calls = x.lend.calls.Load() - calls
-	if err := loan.check(true); err != nil {
-		return err
-	}
-	if err := x.Rounds.measure(ctx, ways...); err != nil {
-		return err
-	}
-	x.rows = append(x.rows,
-		Absolute(x.name+" full hit on loan", "p50 us", loan.p50(), maxHitUS),
-		Absolute(x.name+" full hit on loan", "native calls", float64(calls), 0),
-		Absolute(x.name+" full hit, first after start", "us", first, 0),
-		Absolute(x.name+" checksum scan", "p50 us", mem[1].p50(), 0),
-		Against(x.name+" full hit, batch", "p50 us", loan.p50(), "serial", serial.p50(), 0),
-		Absolute(x.name+" copy into own arena", "p50 us", cp.p50(), maxCallUS+maxCopyRatio*mem[0].p50()),
-		Absolute(x.name+" copy through the socket", "p50 us", streamed.p50(), 0),
-		Absolute(x.name+" memcpy", "p50 us", mem[0].p50(), 0),
-	)
-	if n > 1 { // one object is there or not
-		x.rows = append(x.rows, Absolute(x.name+" partial hit", "p50 us", partial.p50(), 0))
-	}
-	x.peerRow(x.name+" full hit on loan", loan, peer)
-	return nil
 }
 
 // peerRow compares with redis.
@@ -226,7 +167,7 @@ func (x *resolverRun) misses(ctx context.Context) error {
 	x.rows = append(x.rows,
 		Absolute(x.name+" full miss", "p50 us", w.p50(), maxMissUS),
 		Absolute(x.name+" full miss", "Store calls", float64(x.lend.calls.Load()-calls)/runs, 1),
-		Absolute(x.name+" full miss", "allocations, Store client's included", float64(after.Mallocs-before.Mallocs)/runs, 0),
+		none(x.name+" full miss", "allocations, Store client's included", float64((after.Mallocs-before.Mallocs)/runs)),
 	)
 	return nil
 }

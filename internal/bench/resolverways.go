@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"time"
 
 	"github.com/zeebo/xxh3"
 
@@ -14,49 +13,6 @@ import (
 	"afterimage/internal/resolve"
 	"afterimage/internal/store"
 )
-
-// firstHit resolves once with a connection that was never used.
-func (x *resolverRun) firstHit(ctx context.Context) (float64, error) {
-	w, err := x.resolveWay(ctx, "first hit", x.lend, x.o.items, len(x.o.items))
-	if err != nil {
-		return 0, err
-	}
-	start := time.Now()
-	err = w.run()
-	us := float64(time.Since(start)) / float64(time.Microsecond)
-	return us, errors.Join(err, w.check(true))
-}
-
-// partial has every second object in the Store; of a single one, none is a partial hit.
-func (x *resolverRun) partial(ctx context.Context) (*way, error) {
-	items := make([]resolve.Item, len(x.o.items))
-	want := 0
-	for i, it := range x.o.items {
-		if items[i] = it; i%2 == 1 {
-			items[i].Key += "/absent"
-		} else {
-			want++
-		}
-	}
-	return x.resolveWay(ctx, "partial hit", x.lend, items, want)
-}
-
-// serial resolves the objects one by one.
-func (x *resolverRun) serial(ctx context.Context, w *way) error {
-	r, err := resolve.New(resolve.Config{Store: x.lend, Protocol: embedding.A1, ReadBufferBytes: 1 << 30, Logger: quietLog})
-	if err != nil {
-		return err
-	}
-	results := make([]resolve.Result, len(x.o.items))
-	w.run = func() error {
-		for i := range x.o.items {
-			r.ResolveOr(ctx, x.o.items[i:i+1], results[i:i+1], nil)
-		}
-		return nil
-	}
-	w.check = func(all bool) error { return x.verify(x.o.items, results, len(results), all) }
-	return nil
-}
 
 // copies reads into the own arena by s, which copies what it is lent or has objects streamed. The checksum
 // scan has a row of its own.
@@ -84,9 +40,9 @@ func (x *resolverRun) copies(ctx context.Context, name string, s *counting) *way
 }
 
 // memory returns a memcpy and a checksum of the same bytes.
-func (x *resolverRun) memory() []*way {
+func (x *resolverRun) memory() (memcpy, sum *way) {
 	size := x.o.bufs[0].Len()
-	memcpy := &way{name: "memcpy"}
+	memcpy = &way{name: "memcpy"}
 	dst := make([][]byte, len(x.o.bufs))
 	for i := range dst {
 		dst[i] = make([]byte, size)
@@ -97,14 +53,14 @@ func (x *resolverRun) memory() []*way {
 		}
 		return nil
 	}
-	sum := &way{name: "checksum"}
+	sum = &way{name: "checksum"}
 	sum.run = func() error {
 		for _, b := range x.o.bufs {
 			_ = xxh3.Hash(b.Bytes())
 		}
 		return nil
 	}
-	return []*way{memcpy, sum}
+	return memcpy, sum
 }
 
 // redisWay stores the same objects with the peer and reads them as a resolver would.

@@ -22,17 +22,19 @@ type way struct {
 func (w *way) p50() float64 { return Quantile(w.us, 0.5) }
 
 // Rounds says how often ways are measured: Rounds times in turn, so that a slow spell of the machine
-// meets all of them, Samples runs each time after one that does not count.
-type Rounds struct{ Rounds, Samples int }
+// meets all of them, Samples runs each time after Warmup ones that do not count.
+type Rounds struct{ Rounds, Warmup, Samples int }
 
 // DefaultRounds are those that the targets are stated for.
-func DefaultRounds() Rounds { return Rounds{Rounds: 3, Samples: 30} }
+// Ten runs do not count: until then caches, and how long an idle core waits before it sleeps, are those of
+// the way before.
+func DefaultRounds() Rounds { return Rounds{Rounds: 3, Warmup: 10, Samples: 30} }
 
 // measure runs all ways.
 func (r Rounds) measure(ctx context.Context, ways ...*way) error {
 	for range r.Rounds {
 		for _, w := range ways {
-			for i := range r.Samples + 1 {
+			for i := range r.Warmup + r.Samples {
 				if err := ctx.Err(); err != nil {
 					return context.Cause(ctx)
 				}
@@ -40,12 +42,12 @@ func (r Rounds) measure(ctx context.Context, ways ...*way) error {
 				err := w.run()
 				took := time.Since(start)
 				if err == nil && w.check != nil {
-					err = w.check(i == 0 || i == r.Samples)
+					err = w.check(i == 0 || i == r.Warmup+r.Samples-1)
 				}
 				if err != nil {
 					return fmt.Errorf("bench: %s: %w", w.name, err)
 				}
-				if i > 0 {
+				if i >= r.Warmup {
 					w.us = append(w.us, float64(took)/float64(time.Microsecond))
 				}
 			}

@@ -30,6 +30,7 @@ type StoreBench struct {
 	Env      []string  // of the processes; the configuration in it is left out
 	Progress io.Writer // for people; nil for none
 	Redis    bool      // compare with a redis-server
+	Only     Only      // what of a hit is measured; all of it when empty
 	Rounds   Rounds
 	Sizes    []int // bytes of the payloads, multiples of 256
 	Counts   []int // objects of one request
@@ -45,6 +46,15 @@ func DefaultStoreBench() StoreBench {
 	return StoreBench{Redis: true, Rounds: DefaultRounds(), Sizes: []int{16 << 10, 1 << 20, 30 << 20}, Counts: []int{1, 4}, Seeding: DefaultSeeding()}
 }
 
+// Only names a part of bench resolver.
+type Only string
+
+// The parts.
+const (
+	OnlyCopy   Only = "copy"   // hits that are copied into the own arena
+	OnlySerial Only = "serial" // objects one by one against a batch
+)
+
 // cols is the width of the benches' embeddings: 64 float32, so that 256 bytes are a row.
 const cols = 64
 
@@ -52,6 +62,7 @@ const cols = 64
 type storeRig struct {
 	end     func() // of the Store; nil before its start
 	dir     string
+	socket  string
 	metrics string // URL
 	arena   *arena.Arena
 	lend    *counting // objects come on loan
@@ -75,6 +86,14 @@ func (c *counting) Exists(ctx context.Context, keys []embedding.Key) ([]store.St
 func (c *counting) Get(ctx context.Context, wants []store.Want) []store.Got {
 	c.calls.Add(1)
 	return c.Store.Get(ctx, wants)
+}
+
+// registrations returns how often memory was shown to the Store.
+func (c *counting) registrations() int64 {
+	if s, ok := c.Store.(interface{ Stats() ram.ClientStats }); ok {
+		return int64(s.Stats().Shown)
+	}
+	return 0
 }
 
 // NoneStored implements store.Excluder; it reaches no Store.
@@ -104,13 +123,13 @@ func (b StoreBench) start(ctx context.Context) (r *storeRig, err error) {
 	if r.dir, err = os.MkdirTemp("", "afterimage-bench-"); err != nil {
 		return r, err
 	}
-	socket := filepath.Join(r.dir, "store.sock")
+	r.socket = filepath.Join(r.dir, "store.sock")
 	room := int64(4*b.largest() + 64<<20 + 2*b.Seeding.bytes())
 	serve := b.serve
 	if serve == nil {
 		serve = newLauncher(b.Binary, b.Env).store
 	}
-	if r.end, r.metrics, err = serve(ctx, socket, room); err != nil {
+	if r.end, r.metrics, err = serve(ctx, r.socket, room); err != nil {
 		return r, err
 	}
 	if r.arena, err = arena.New(arena.Config{Name: "afterimage-bench", Bytes: room}); err != nil {
@@ -120,11 +139,9 @@ func (b StoreBench) start(ctx context.Context) (r *storeRig, err error) {
 		to           **counting
 		copy, stream bool
 	}{{to: &r.lend}, {to: &r.own, copy: true}, {to: &r.copy, stream: true}} {
-		client, err := ram.Dial(ctx, ram.ClientConfig{Path: socket, Arena: r.arena, Copy: c.copy, Stream: c.stream})
-		if err != nil {
+		if *c.to, err = r.dial(ctx, ram.ClientConfig{Copy: c.copy, Stream: c.stream}); err != nil {
 			return r, err
 		}
-		*c.to = &counting{Store: client}
 	}
 	if b.Redis {
 		if r.redis, r.noRedis, err = startRedis(ctx, r.dir, b.Env); err != nil {
@@ -132,6 +149,16 @@ func (b StoreBench) start(ctx context.Context) (r *storeRig, err error) {
 		}
 	}
 	return r, r.settle(ctx)
+}
+
+// dial opens one more connection to the Store.
+func (r *storeRig) dial(ctx context.Context, cfg ram.ClientConfig) (*counting, error) {
+	cfg.Path, cfg.Arena = r.socket, r.arena
+	client, err := ram.Dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &counting{Store: client}, nil
 }
 
 // stop ends all of it.
@@ -204,10 +231,15 @@ func (r *storeRig) lossRows(ctx context.Context) ([]Row, error) {
 		if err != nil {
 			return nil, err
 		}
-		ok := n == 0
-		rows = append(rows, Row{Case: "whole run", Metric: s.name, Value: n, OK: &ok})
+		rows = append(rows, none("whole run", s.name, n))
 	}
 	return rows, nil
+}
+
+// none returns a row whose value must be zero.
+func none(name, metric string, value float64) Row {
+	ok := value == 0
+	return Row{Case: name, Metric: metric, Value: value, OK: &ok}
 }
 
 // objects are what one case moves, in memory of this process.

@@ -58,10 +58,24 @@ func (c *smokeCmd) Run(a *app) error {
 // resolverCmd runs bench resolver.
 type resolverCmd struct {
 	benchFlags `embed:""`
+	Copy       bool `xor:"part" help:"Measure only hits that are copied into the own arena, against a memcpy of the same bytes."`
+	Serial     bool `xor:"part" help:"Measure only one request for all objects against one for each, and the first after start."`
 }
 
 // Run is called by the parser.
-func (c *resolverCmd) Run(a *app) error { return c.storeBench(a, bench.StoreBench.Resolver) }
+func (c *resolverCmd) Run(a *app) error {
+	var only bench.Only
+	switch {
+	case c.Copy:
+		only = bench.OnlyCopy
+	case c.Serial:
+		only = bench.OnlySerial
+	}
+	return c.storeBench(a, func(b bench.StoreBench, ctx context.Context) (bench.Report, error) {
+		b.Only = only
+		return b.Resolver(ctx)
+	})
+}
 
 // publishCmd runs bench publish.
 type publishCmd struct {

@@ -21,6 +21,7 @@ type nothing struct {
 	store.Store
 	states []store.State
 	calls  int
+	lends  bool
 }
 
 func (n *nothing) Exists(_ context.Context, keys []embedding.Key) ([]store.State, error) {
@@ -28,7 +29,10 @@ func (n *nothing) Exists(_ context.Context, keys []embedding.Key) ([]store.State
 	return n.states[:len(keys)], nil
 }
 
-func (n *nothing) Capabilities() store.Capabilities { return store.Capabilities{} }
+func (n *nothing) Capabilities() store.Capabilities { return store.Capabilities{Lends: n.lends} }
+
+// NoneStored is what a lender knows by itself.
+func (n *nothing) NoneStored([]embedding.Key) bool { return n.lends }
 
 func TestFullMissAllocatesNothing(t *testing.T) {
 	s := &nothing{states: make([]store.State, 64)}
@@ -58,5 +62,21 @@ func TestFullMissAllocatesNothing(t *testing.T) {
 		if results[n-1].Reason != Absent {
 			t.Errorf("reason %q, want %q", results[n-1].Reason, Absent)
 		}
+	}
+}
+
+// Where the Store is known to have nothing, there is no call, and no context for one.
+func TestKnownMissAllocatesNothing(t *testing.T) {
+	s := &nothing{lends: true}
+	r, err := New(Config{Store: s, Protocol: embedding.A1, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	items, results := []Item{item("a", 3, 8), item("b", 3, 8)}, make([]Result, 2)
+	if allocs := testing.AllocsPerRun(100, func() { r.ResolveOr(t.Context(), items, results, nil) }); allocs != 0 {
+		t.Errorf("%v allocations, want none", allocs)
+	}
+	if s.calls != 0 || results[1].Reason != Absent {
+		t.Errorf("%d calls, reason %q", s.calls, results[1].Reason)
 	}
 }

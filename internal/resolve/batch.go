@@ -92,13 +92,30 @@ func (b *batch) follow(i, j int) {
 	res.Buf.Retain()
 }
 
-// ask finds out which items the Store has, in one question.
-func (b *batch) ask(ctx context.Context) {
+// list collects the keys to ask for.
+func (b *batch) list() {
 	for _, i := range b.missing {
 		b.keys = append(b.keys, b.items[i].Key)
 	}
+	b.loans = b.r.cfg.Store.Capabilities().Lends
+}
+
+// excluded reports that for sure nothing is stored, which takes no call.
+func (b *batch) excluded() bool {
+	ex, ok := b.r.cfg.Store.(store.Excluder)
+	if !ok || !b.loans || !ex.NoneStored(b.keys) {
+		return false
+	}
+	for _, i := range b.missing {
+		b.results[i].Reason = Absent
+	}
+	return true
+}
+
+// ask finds out which items the Store has, in one question.
+func (b *batch) ask(ctx context.Context) {
 	b.buffer = b.r.cfg.ReadBufferBytes
-	if b.r.cfg.Store.Capabilities().Lends {
+	if b.loans {
 		b.askForLoans()
 		return
 	}
@@ -119,15 +136,9 @@ func (b *batch) ask(ctx context.Context) {
 }
 
 // askForLoans plans to read everything at once. Where a read is a loan it costs no more than a question,
-// and it takes no memory of ours, which the read buffer bounds. What is certain to be absent is left out.
+// and it takes no memory of ours, which the read buffer bounds.
 func (b *batch) askForLoans() {
-	b.buffer, b.loans = math.MaxInt64, true
-	if ex, ok := b.r.cfg.Store.(store.Excluder); ok && ex.NoneStored(b.keys) {
-		for _, i := range b.missing {
-			b.results[i].Reason = Absent
-		}
-		return
-	}
+	b.buffer = math.MaxInt64
 	for _, i := range b.missing {
 		if w, ok := b.plan(i, 0); ok {
 			b.wanted = append(b.wanted, w)

@@ -100,6 +100,7 @@ type Resolver struct {
 	cfg        Config
 	batches    sync.Pool           // of *batch
 	reading    *semaphore.Weighted // of ReadBufferBytes
+	overtime   *overtime           // of Timeout
 	failing    atomic.Bool         // the last Store call failed; for the log
 	skipped    atomic.Uint64       // reads left out by ReadOrRecompute
 	background sync.WaitGroup      // losers of hedges
@@ -130,7 +131,7 @@ func New(cfg Config) (*Resolver, error) {
 	if cfg.Store, err = store.Guarded(cfg.Store, cfg.Logger); err != nil {
 		return nil, err
 	}
-	r := &Resolver{cfg: cfg, reading: semaphore.NewWeighted(cfg.ReadBufferBytes)}
+	r := &Resolver{cfg: cfg, reading: semaphore.NewWeighted(cfg.ReadBufferBytes), overtime: newOvertime(cfg.Timeout)}
 	r.batches.New = func() any { return &batch{r: r} }
 	return r, nil
 }
@@ -156,8 +157,8 @@ func (r *Resolver) Resolve(ctx context.Context, items []Item) []Result {
 // keys are looked up once and share one Buf, each with a reference of its own. It returns soon after ctx
 // ends. encode serves Hedge and may be nil.
 //
-// When the Store has nothing, ResolveOr makes one Store call at most and allocates nothing itself, provided that
-// ctx ends within Timeout anyway; otherwise it makes a timer.
+// When the Store has nothing, ResolveOr makes one Store call at most and allocates nothing itself, but for a
+// context where there is a call and ctx does not end within Timeout anyway.
 func (r *Resolver) ResolveOr(ctx context.Context, items []Item, results []Result, encode Encode) {
 	if err := r.reap(); err != nil {
 		for i := range results {
@@ -227,10 +228,14 @@ func (r *Resolver) fromStore(ctx context.Context, b *batch) {
 		}
 		return
 	}
+	b.list()
+	if b.excluded() {
+		return
+	}
 	if end, ok := ctx.Deadline(); !ok || time.Until(end) > r.cfg.Timeout {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, r.cfg.Timeout)
-		defer cancel()
+		call := r.overtime.begin(ctx)
+		defer r.overtime.end(call)
+		ctx = call
 	}
 	b.ask(ctx)
 	for ws := b.wanted; len(ws) > 0; {

@@ -91,6 +91,7 @@ type Client struct {
 	epoch     atomic.Uint64 // likewise
 	restarts  atomic.Uint64 // changes of epoch seen
 	dials     atomic.Uint64 // connections opened
+	shown     atomic.Uint64 // times that memory was exchanged
 	faults    atomic.Uint64 // connections closed for an error
 	fastFails atomic.Uint64 // calls that the breaker answered
 	skipped   atomic.Uint64 // keys that the sketch answered
@@ -208,6 +209,7 @@ func (c *Client) noteEpoch(g greeting) {
 // ClientStats is a snapshot of a Client. Counts are since Dial.
 type ClientStats struct {
 	Dials     uint64 // connections opened
+	Shown     uint64 // times that this process and a Store showed each other their memory
 	Faults    uint64 // connections closed for an error or a cancelled call
 	FastFails uint64 // calls refused because the Store was away a moment before
 	Restarts  uint64 // times that the Store came back empty
@@ -220,7 +222,7 @@ type ClientStats struct {
 
 // Stats returns the state at this moment.
 func (c *Client) Stats() ClientStats {
-	st := ClientStats{Dials: c.dials.Load(), Faults: c.faults.Load(), FastFails: c.fastFails.Load(),
+	st := ClientStats{Dials: c.dials.Load(), Shown: c.shown.Load(), Faults: c.faults.Load(), FastFails: c.fastFails.Load(),
 		Restarts: c.restarts.Load(), Open: c.breaker.open(), Recalls: c.recalls.Load(), Skipped: c.skipped.Load()}
 	if l := c.link.Load(); l != nil {
 		st.Loans, st.LoanBytes = l.held()

@@ -77,6 +77,7 @@ func (c *Client) makeLink(nc net.Conn, memory *os.File) (*link, error) {
 	}
 	l.sketch = mapSketch(files[1], g.sketch)
 	c.link.Store(l)
+	c.shown.Add(1)
 	go l.read()
 	go l.write()
 	return l, nil
