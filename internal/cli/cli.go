@@ -63,6 +63,7 @@ var groups = []kong.Group{
 	{Key: "role", Title: "This role:"},
 	{Key: "fleet", Title: "Fleet:"},
 	{Key: "gateway", Title: "Gateway:"},
+	{Key: "vllm", Title: "Before vLLM workers (the flags of vLLM's EPD proxy):"},
 	{Key: "model", Title: "Model:"},
 	{Key: "engine", Title: "Engine:"},
 	{Key: "delivery", Title: "Delivery:"},

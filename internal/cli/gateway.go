@@ -17,6 +17,7 @@ type gatewayCmd struct {
 	Own      config.Gateway  `embed:"" group:"role"`
 	Delivery config.Delivery `embed:"" group:"delivery"`
 	Media    config.Media    `embed:"" group:"media"`
+	VLLM     config.VLLM     `embed:"" group:"vllm"`
 	common   `embed:""`
 }
 
@@ -37,15 +38,15 @@ const (
 
 // runGateway puts the role together and serves until ctx ends.
 func runGateway(ctx context.Context, cfg config.Config, p *process) error {
+	if cfg.VLLM.Fronts() {
+		return runVLLMFront(ctx, cfg, p)
+	}
 	if err := embedding.SelfCheck(); err != nil {
 		return err
 	}
 	own := cfg.Gateway
 	limits := mediaLimits(cfg.Media)
-	fetcher := media.NewFetcher(media.FetcherConfig{
-		AllowPrivate: own.AllowPrivateURLs, MaxBytes: limits.MaxBytes, Timeout: time.Duration(own.FetchTimeout),
-		UserAgent: "afterimage/" + version + " (+vision model server)",
-	})
+	fetcher := newFetcher(own, limits.MaxBytes)
 	g := gateway.New(gateway.Config{
 		Version: version, Encoders: own.Encoders, Prefills: own.Prefills,
 		MaxBodyBytes: int64(own.MaxBodyBytes), MaxImages: own.MaxImages, Limits: limits, Fetcher: fetcher,
@@ -65,4 +66,12 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 	g.Close()
 	fetcher.Close()
 	return err
+}
+
+// newFetcher returns what gets media behind URLs, of at most maxBytes each.
+func newFetcher(own config.Gateway, maxBytes int64) *media.Fetcher {
+	return media.NewFetcher(media.FetcherConfig{
+		AllowPrivate: own.AllowPrivateURLs, MaxBytes: maxBytes, Timeout: time.Duration(own.FetchTimeout),
+		UserAgent: "afterimage/" + version + " (+vision model server)",
+	})
 }

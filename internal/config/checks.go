@@ -245,7 +245,9 @@ func (c *checker) gateway() {
 	c.address("gateway.listen", g.Listen)
 	c.urls("gateway.encoders", g.Encoders)
 	c.urls("gateway.prefills", g.Prefills)
-	if c.role == RoleGateway && len(g.Prefills) == 0 {
+	c.oneOf("gateway.routing", g.Routing, "affinity", "round-robin", "random")
+	c.vllm()
+	if c.role == RoleGateway && len(g.Prefills) == 0 && !c.l.Config.VLLM.Fronts() {
 		c.fault("gateway.prefills", "missing; name at least one worker, e.g. http://127.0.0.1:8200, or run 'afterimage up'")
 	}
 	if c.role == RoleUp && len(g.Encoders)+len(g.Prefills) > 0 {

@@ -18,6 +18,7 @@ type Config struct {
 	Prefill  Prefill  `toml:"prefill"`
 	Gateway  Gateway  `toml:"gateway"`
 	Delivery Delivery `toml:"delivery"`
+	VLLM     VLLM     `toml:"vllm"`
 	Media    Media    `toml:"media"`
 	Up       Up       `toml:"up"`
 	Server   Server   `toml:"server"`
@@ -126,6 +127,7 @@ type Gateway struct {
 	AllowPrivateURLs bool     `toml:"allow_private_urls" key:"gateway.allow_private_urls" name:"allow-private-urls" help:"Fetch images from loopback and private addresses too. Clients can then reach what this host can."`
 	FetchTimeout     Duration `toml:"fetch_timeout" key:"gateway.fetch_timeout" placeholder:"TIME" help:"Time for one image URL, redirects included."`
 	Repairs          int      `toml:"repairs" key:"gateway.repairs" placeholder:"N" help:"How often lost embeddings of one request are made again before the client gets a 503."`
+	Routing          string   `toml:"routing" key:"gateway.routing" placeholder:"HOW" help:"How vLLM workers are chosen. affinity: the same image goes to the same Encoder, requests to the worker with the fewest; round-robin, which is vLLM's way; random."`
 	SilenceLimit     Duration `toml:"silence_limit" key:"gateway.silence_limit" placeholder:"TIME" help:"How long a worker that holds a call may show no sign of life (frozen, host gone) before the call is cut and repaired, or ends in an error once its answer has begun."`
 }
 
@@ -205,7 +207,11 @@ func DefaultConfig() Config {
 		},
 		Gateway: Gateway{
 			Listen: "127.0.0.1:8000", MaxBodyBytes: 64 * MiB, MaxImages: 16,
-			FetchTimeout: Duration(10 * time.Second), Repairs: 2, SilenceLimit: Duration(10 * time.Second),
+			FetchTimeout: Duration(10 * time.Second), Repairs: 2, Routing: "affinity", SilenceLimit: Duration(10 * time.Second),
+		},
+		VLLM: VLLM{
+			ECConsumerDPSize: 1, DecodeRetries: 1, ProbeInterval: Seconds(5 * time.Second), ProbeTimeout: Seconds(2 * time.Second),
+			FailThreshold: 3, EvictedTTL: Seconds(900 * time.Second), Fetch: "gateway", ShortNames: true,
 		},
 		Delivery: Delivery{Mode: DeliveryDirect, Overlap: true},
 		Media:    Media{MaxImageBytes: 20 * MiB, MaxImagePixels: 50_000_000},

@@ -83,6 +83,7 @@ func Load(in Input) (*Loaded, error) {
 		k.field(&l.Config).Set(reflect.ValueOf(f.Value))
 		l.source[key] = "flag " + f.Name
 	}
+	l.listenAt()
 	return l, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"afterimage/internal/store/mooncake"
+	"afterimage/internal/vllm"
 )
 
 // described takes a metric's description apart.
@@ -41,13 +42,19 @@ func TestDocumentListsAllMetrics(t *testing.T) {
 	clustered.MustRegister(cluster.Collector())
 	modelled := prometheus.NewRegistry()
 	modelled.MustRegister(encoderEngine(t, 0).Collector())
+	front := prometheus.NewRegistry()
+	if _, err := vllm.New(vllm.Config{Metrics: front}); err != nil {
+		t.Fatal(err)
+	}
 	roles := map[string][]string{} // by row without its roles
 	for _, r := range []struct {
 		role string
 		reg  *prometheus.Registry
-	}{{"gateway", f.gateway.reg}, {"encoder", f.encoders[0].reg}, {"encoder", clustered}, {"encoder", modelled}, {"prefill", f.prefill.reg}, {"store", f.storeReg}} {
+	}{{"gateway", f.gateway.reg}, {"gateway", front}, {"encoder", f.encoders[0].reg}, {"encoder", clustered}, {"encoder", modelled}, {"prefill", f.prefill.reg}, {"store", f.storeReg}} {
 		for _, row := range seriesOf(t, r.reg) {
-			roles[row] = append(roles[row], r.role)
+			if !slices.Contains(roles[row], r.role) {
+				roles[row] = append(roles[row], r.role)
+			}
 		}
 	}
 	var want []string

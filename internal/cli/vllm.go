@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"afterimage/internal/config"
+	"afterimage/internal/proxy"
+	"afterimage/internal/vllm"
+)
+
+// runVLLMFront serves the API before vLLM workers until ctx ends.
+func runVLLMFront(ctx context.Context, cfg config.Config, p *process) error {
+	own, err := vllmConfig(cfg, os.Getenv)
+	if err != nil {
+		return err
+	}
+	own.Metrics, own.Logger = p.registry, p.log
+	if cfg.VLLM.Fetch == "gateway" {
+		own.Fetcher = newFetcher(cfg.Gateway, int64(cfg.Gateway.MaxBodyBytes))
+		defer own.Fetcher.Close()
+	}
+	f, err := vllm.New(own)
+	if err != nil {
+		return err
+	}
+	probes, stop := context.WithCancel(context.Background())
+	f.Start(probes)
+	defer func() {
+		stop()
+		f.Close()
+	}()
+	api := p.mux(f.Ready, nil)
+	f.Routes(api)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health", f.ServeHealth) // vLLM's proxy says more there than other roles
+	mux.Handle("/", api)
+	if err := p.ready(""); err != nil {
+		return err
+	}
+	return p.serve(ctx, mux)
+}
+
+// vllmConfig is the configuration of the front. Three of vLLM's own variables are read.
+func vllmConfig(cfg config.Config, env func(string) string) (vllm.Config, error) {
+	v, g := cfg.VLLM, cfg.Gateway
+	out := vllm.Config{
+		Dynamic: v.DynamicRegistration, AdminKey: env("ADMIN_API_KEY"), Routing: vllm.Routing(g.Routing),
+		NoRewrite: v.NoRewrite, DecodeRetries: v.DecodeRetries, Failovers: g.Repairs, ShortNames: v.ShortNames,
+		Registry:      vllm.RegistryConfig{FailThreshold: v.FailThreshold, EvictedTTL: time.Duration(v.EvictedTTL)},
+		ProbeInterval: time.Duration(v.ProbeInterval), ProbeTimeout: time.Duration(v.ProbeTimeout),
+		Body:     proxy.BodyLimits{MaxBytes: int64(g.MaxBodyBytes)},
+		MaxMedia: maxVLLMMedia, MaxFetchBytes: int64(g.MaxBodyBytes), WriteTimeout: writeTimeout, LogRequests: v.LogRequests,
+	}
+	if v.DynamicRegistration && out.AdminKey == "" {
+		return out, errors.New("vllm.dynamic_registration needs a key: set the environment variable ADMIN_API_KEY, which instances send as X-API-Key")
+	}
+	var err error
+	if out.MaxBatch, err = whole(env, "ENCODER_MAX_BATCH_SIZE", 0); err != nil {
+		return out, err
+	}
+	seconds, err := number(env, "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", 5)
+	if err != nil {
+		return out, err
+	}
+	out.KeepAlive = time.Duration(seconds * float64(time.Second))
+	if !v.DynamicRegistration {
+		out.Static = staticInstances(v)
+	}
+	return out, nil
+}
+
+// maxVLLMMedia bounds the media parts of one request. How many a model takes, its workers say.
+const maxVLLMMedia = 1024
+
+// staticInstances lists the workers of a fleet that does not change.
+func staticInstances(v config.VLLM) []vllm.Instance {
+	var out []vllm.Instance
+	add := func(role vllm.Role, urls []string) {
+		for _, u := range urls {
+			out = append(out, vllm.Instance{Role: role, URL: strings.TrimRight(strings.TrimSpace(u), "/"), Replicas: 1})
+		}
+	}
+	decode := vllm.PrefillDecode
+	if len(v.Prefills()) > 0 {
+		decode = vllm.Decode
+	}
+	add(vllm.Encode, v.EncodeServersURLs)
+	add(vllm.Prefill, v.Prefills())
+	at := len(out)
+	add(decode, v.DecodeServersURLs)
+	for i := range out[at:] {
+		out[at+i].Replicas = v.ECConsumerDPSize
+		if n := v.ECConsumerDPSize; len(v.ECConsumerZMQAddrs) > 0 {
+			out[at+i].Addresses = v.ECConsumerZMQAddrs[i*n : (i+1)*n]
+		}
+	}
+	return out
+}
+
+// whole reads a variable as a whole number that is not negative.
+func whole(env func(string) string, name string, otherwise int) (int, error) {
+	x, err := number(env, name, float64(otherwise))
+	if err == nil && (x < 0 || x != float64(int(x))) {
+		err = fmt.Errorf("environment variable %s must be a whole number and non-negative, got %q", name, env(name))
+	}
+	return int(x), err
+}
+
+// number reads a variable as a number.
+func number(env func(string) string, name string, otherwise float64) (float64, error) {
+	text := strings.TrimSpace(env(name))
+	if text == "" {
+		return otherwise, nil
+	}
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil || x != x || x > 1e9 || x < -1e9 {
+		return 0, fmt.Errorf("environment variable %s = %q is no number", name, text)
+	}
+	return x, nil
+}
