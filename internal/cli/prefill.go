@@ -66,7 +66,10 @@ func runPrefill(ctx context.Context, cfg config.Config, p *process) (err error) 
 	if err != nil {
 		return err
 	}
-	mux := p.mux(state.err, state.err) // what makes it unready ends with the process only
+	isLive := func() error { // what makes it unready ends with the process only
+		return errors.Join(state.err(), worker.Alive())
+	}
+	mux := p.mux(state.err, isLive)
 	worker.Routes(mux)
 	if err := p.ready(shown(worker.Announcement().Model, eng.Spec().Modelled)); err != nil {
 		return err
@@ -100,7 +103,7 @@ func newPrefill(ctx context.Context, cfg config.Config, p *process, eng engine.T
 		Residents: residents, Store: shared,
 		PoolBytes: int64(own.ArenaBytes), MaxBodyBytes: prefillMaxBody, GrantTimeout: grantTimeout,
 		PrepareTTL: time.Duration(own.PrepareTimeout), ItemTimeout: time.Duration(own.ItemTimeout),
-		MaxWaiting: prefillMaxWaiting, WriteTimeout: writeTimeout, Registry: p.registry, Logger: p.log,
+		StepTokens: own.StepTokens, MaxWaiting: prefillMaxWaiting, WriteTimeout: writeTimeout, Registry: p.registry, Logger: p.log,
 	})
 	if err != nil {
 		return nil, err

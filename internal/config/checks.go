@@ -232,6 +232,8 @@ func (c *checker) prefill() {
 	c.bytes("prefill.resident_bytes", p.ResidentBytes, 0)
 	c.duration("prefill.prepare_timeout", p.PrepareTimeout, time.Second)
 	c.duration("prefill.item_timeout", p.ItemTimeout, time.Second)
+	c.atLeast("prefill.step_tokens", int64(p.StepTokens), 2, "")
+	c.atMost("prefill.step_tokens", int64(p.StepTokens), maxContext, "no model has more positions")
 	if p.Name == "" {
 		c.fault("prefill.name", "missing; give a name that no other worker has")
 	}

@@ -115,6 +115,7 @@ type Prefill struct {
 	ResidentBytes  Bytes    `toml:"resident_bytes" key:"prefill.resident_bytes" placeholder:"SIZE" help:"Most memory for embeddings that are kept after a request. They are used again without any transfer, and leave when requests in work need the arena. 0 keeps none."`
 	PrepareTimeout Duration `toml:"prepare_timeout" key:"prefill.prepare_timeout" placeholder:"TIME" help:"How long memory granted to a request is kept for it while its chat call does not come."`
 	ItemTimeout    Duration `toml:"item_timeout" key:"prefill.item_timeout" placeholder:"TIME" help:"How long a request waits for an embedding before it is repaired."`
+	StepTokens     int      `toml:"step_tokens" key:"prefill.step_tokens" placeholder:"N" help:"Tokens and image rows of prompts that are computed between two tokens of the answers in work. More makes first tokens of long prompts faster and all others slower."`
 }
 
 // Gateway configures the role that clients talk to.
@@ -203,7 +204,7 @@ func DefaultConfig() Config {
 		},
 		Prefill: Prefill{
 			Listen: "127.0.0.1:8200", DataListen: "127.0.0.1:8201", Name: "prefill-0", ArenaBytes: GiB, ResidentBytes: 256 * MiB,
-			PrepareTimeout: Duration(30 * time.Second), ItemTimeout: Duration(30 * time.Second),
+			PrepareTimeout: Duration(30 * time.Second), ItemTimeout: Duration(30 * time.Second), StepTokens: 128,
 		},
 		Gateway: Gateway{
 			Listen: "127.0.0.1:8000", MaxBodyBytes: 64 * MiB, MaxImages: 16,

@@ -83,22 +83,49 @@ type Text interface {
 	// Prompt renders a conversation with the chat template of the model, ending where the
 	// assistant's answer begins.
 	Prompt(msgs []Message) (string, error)
-	// NewSequence waits for a free sequence. The caller must Close it.
-	NewSequence(ctx context.Context) (Sequence, error)
+	// Runner returns what computes with the model. It is one and the same at every call.
+	Runner() Runner
 	Close() error
 }
 
-// Sequence is one conversation in the model's memory. Its methods are called from one goroutine.
-type Sequence interface {
-	// PrefillTokens appends tokens. With logits, Logits is valid afterwards. Without, the last of them
-	// may wait for the calls that follow, so that the result does not depend on how text is cut.
-	PrefillTokens(ctx context.Context, toks []int32, logits bool) error
-	// PrefillRows appends the rows of one row part: part.Rows x Cols elements of the model's dtype.
-	// Width, length and finiteness are checked before native code sees them (ErrBadRows).
-	PrefillRows(ctx context.Context, part embedding.Part, rows []byte) error
-	// Logits returns one value per vocabulary entry, valid until the next call.
-	Logits() []float32
-	// Len returns the positions taken so far.
-	Len() int
-	Close()
+// Limits are those of a Runner.
+type Limits struct {
+	Sequences int // conversations in memory, numbered from 0
+	Context   int // positions, and cells, of one sequence
+	// Cells is the memory of all sequences together: a token or a row takes one. It is
+	// Sequences x Context where each sequence has memory of its own.
+	Cells int
+	Batch int // most tokens or rows of one call
+}
+
+// Next is a token to append to a sequence that has pos positions.
+type Next struct {
+	Seq, Pos int
+	Token    int32
+}
+
+// Runner computes with the sequences of a Text. Calls must not overlap; one cannot be interrupted. An
+// error leaves the sequences that the call was about in no known state until Truncate has put them back.
+//
+// What a call computes for a sequence does not depend on the other sequences. It depends on how many
+// tokens or rows the call takes only in that a call of one is computed apart from a call of several,
+// which shows in the last bits.
+type Runner interface {
+	Limits() Limits
+	// PrefillTokens appends 1 to Limits.Batch tokens to seq, which has pos positions. With logits,
+	// Logits(0) is valid until the next call of PrefillTokens, PrefillRows or Decode.
+	PrefillTokens(seq, pos int, toks []int32, logits bool) error
+	// PrefillRows appends rows first to first+n of the part that begins at position pos. rows holds
+	// these n alone, n x Cols elements of the model's dtype, which are checked for width, length and
+	// finiteness before native code sees them (ErrBadRows). A NonCausal part must come in one call.
+	PrefillRows(seq, pos int, part embedding.Part, first, n int, rows []byte) error
+	// Decode appends a token to each of several sequences; Logits(i) belongs to next[i].
+	Decode(next []Next) error
+	// Logits returns one value per vocabulary entry, in memory that is valid as long.
+	Logits(i int) []float32
+	// Truncate keeps the first cells tokens and rows of seq, which end at position pos, and drops the
+	// rest. It says whether they could be kept; else the sequence is empty.
+	Truncate(seq, pos, cells int) bool
+	// Copy makes dst equal to src.
+	Copy(dst, src int)
 }

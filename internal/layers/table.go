@@ -27,6 +27,7 @@ var Table = map[string]Rule{
 	"store":     {Layer: 2, Duty: "the Store interface and its error classes"},
 	"transport": {Layer: 2, Duty: "frames, grants, peers on the host and across it", Beside: []string{"control"}},
 
+	"batch":          {Layer: 3, Duty: "shares one text model between requests: continuous batching, reuse of prefixes"},
 	"engine/device":  {Layer: 3, Duty: "a modelled accelerator: serial device time, real bytes"},
 	"engine/llama":   {Layer: 3, Duty: "llama.cpp and mtmd without cgo"},
 	"publish":        {Layer: 3, Duty: "after encoding: bounded, asynchronous, best-effort PUTs"},

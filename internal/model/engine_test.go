@@ -77,11 +77,8 @@ func ask(t *testing.T, enc *llama.Encoder, text *llama.Text, px media.Pixels, qu
 		t.Fatal(err)
 	}
 	before, after, _ := strings.Cut(prompt, mark)
-	seq, err := text.NewSequence(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer seq.Close()
+	seq := &alone{run: text.Runner()}
+	seq.run.Truncate(0, 0, 0)
 	feed(t, seq, text.Begin())
 	feedText(t, seq, text, before)
 	feedPicture(t, seq, enc, px)
@@ -92,7 +89,7 @@ func ask(t *testing.T, enc *llama.Encoder, text *llama.Text, px media.Pixels, qu
 	}
 	var answer bytes.Buffer
 	for range n {
-		tok, err := sampler.Pick(seq.Logits())
+		tok, err := sampler.Pick(seq.run.Logits(0))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,8 +102,14 @@ func ask(t *testing.T, enc *llama.Encoder, text *llama.Text, px media.Pixels, qu
 	return answer.String()
 }
 
+// alone is sequence 0 of a model that has no other.
+type alone struct {
+	run engine.Runner
+	pos int
+}
+
 // feedPicture encodes a picture and appends it to a sequence.
-func feedPicture(t *testing.T, seq engine.Sequence, enc *llama.Encoder, px media.Pixels) {
+func feedPicture(t *testing.T, seq *alone, enc *llama.Encoder, px media.Pixels) {
 	t.Helper()
 	layout, err := enc.Layout(t.Context(), px.Width, px.Height)
 	if err != nil {
@@ -122,15 +125,16 @@ func feedPicture(t *testing.T, seq engine.Sequence, enc *llama.Encoder, px media
 		if part.Rows == 0 {
 			continue
 		}
-		if err := seq.PrefillRows(t.Context(), part, rows[:part.Rows*rowBytes]); err != nil {
+		if err := seq.run.PrefillRows(0, seq.pos, part, 0, part.Rows, rows[:part.Rows*rowBytes]); err != nil {
 			t.Fatal(err)
 		}
+		seq.pos += part.Positions
 		rows = rows[part.Rows*rowBytes:]
 	}
 }
 
 // feedText appends text to a sequence.
-func feedText(t *testing.T, seq engine.Sequence, text *llama.Text, s string) {
+func feedText(t *testing.T, seq *alone, text *llama.Text, s string) {
 	t.Helper()
 	toks, err := text.Tokenize(s, true)
 	if err != nil {
@@ -140,14 +144,15 @@ func feedText(t *testing.T, seq engine.Sequence, text *llama.Text, s string) {
 }
 
 // feed appends tokens, if there are any, to a sequence.
-func feed(t *testing.T, seq engine.Sequence, toks []int32) {
+func feed(t *testing.T, seq *alone, toks []int32) {
 	t.Helper()
 	if len(toks) == 0 {
 		return
 	}
-	if err := seq.PrefillTokens(t.Context(), toks, true); err != nil {
+	if err := seq.run.PrefillTokens(0, seq.pos, toks, true); err != nil {
 		t.Fatal(err)
 	}
+	seq.pos += len(toks)
 }
 
 // firstColours returns the first n words of an answer that are colours.

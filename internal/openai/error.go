@@ -101,6 +101,14 @@ func Unavailable(retry time.Duration, format string, args ...any) *Error {
 	}
 }
 
+// TooManyRequests returns a 429 that tells the client when to try again.
+func TooManyRequests(retry time.Duration, format string, args ...any) *Error {
+	return &Error{
+		Status: http.StatusTooManyRequests, Type: TypeRateLimit, RetryAfter: retry,
+		Message: fmt.Sprintf(format, args...),
+	}
+}
+
 // Internal returns a 500.
 func Internal(format string, args ...any) *Error {
 	return &Error{Status: http.StatusInternalServerError, Type: TypeInternal, Message: fmt.Sprintf(format, args...)}

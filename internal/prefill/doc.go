@@ -5,13 +5,14 @@
 //
 // A request comes in two calls. POST /v1/prepare carries the body that will follow and the
 // embeddings it needs: the worker checks the request, measures the prompt, and grants memory for
-// every embedding, all of them or none. POST /v1/chat/completions then hands the text before the
-// first image to the engine while Encoders still work, waits for each embedding where the prompt needs
-// it, decodes and streams.
+// every embedding, all of them or none. POST /v1/chat/completions then hands the prompt to package
+// batch, which computes the text before the first image while Encoders still work, shares the model
+// with all other requests, and asks this package to pick each token. Text is streamed as it comes; a
+// client that reads slowly delays nobody.
 //
 // What is missing when it is needed (its Encoder died, its grant expired, this worker restarted) is
 // answered with 409 and the indexes, before the first byte of the answer; the gateway prepares those
 // items again. No request is ever answered without one of its pictures.
 //
-// A request keeps its embeddings until its prompt is prefilled; nothing outlives the request.
+// A request keeps its embeddings until its prompt is computed.
 package prefill

@@ -21,17 +21,19 @@ func (f fakeText) Spec() engine.TextSpec {
 	return engine.TextSpec{Engine: "x", Cols: 4, DType: embedding.Float32, Context: 100, PieceBytes: 3}
 }
 
-func newWorker(text engine.Text) *Prefill {
+func newWorker(t *testing.T, text engine.Text) *Prefill {
+	t.Helper()
 	p, err := New(Config{Engine: text, PoolBytes: 1 << 20, Registry: prometheus.NewRegistry()})
 	if err != nil {
-		panic(err) // nothing that it is given can be wrong
+		t.Fatal(err)
 	}
+	t.Cleanup(p.Close)
 	return p
 }
 
 // TestPrepareTakesNoNonsense: numbers that no picture has are refused, and none of them overflows.
 func TestPrepareTakesNoNonsense(t *testing.T) {
-	p := newWorker(fakeText{template: plainTemplate})
+	p := newWorker(t, fakeText{template: plainTemplate})
 	chat := json.RawMessage(`{"messages":[{"role":"user","content":[{"type":"afterimage_item","index":0},{"type":"afterimage_item","index":1},{"type":"text","text":"x"}]}]}`)
 	check := func(rows, tokens, bytes int) error {
 		it := control.PrepareItem{Contract: embedding.Contract{Rows: rows, Cols: 4, DType: embedding.Float32}, Tokens: tokens, Bytes: bytes}
@@ -71,7 +73,7 @@ func (n neverTokenized) Tokenize(string, bool) ([]int32, error) {
 
 // TestEndlessTextIsNotTokenized: what can fit in no case is refused before any work.
 func TestEndlessTextIsNotTokenized(t *testing.T) {
-	p := newWorker(neverTokenized{t: t})
+	p := newWorker(t, neverTokenized{t: t})
 	for name, chat := range map[string]*openai.Chat{
 		"text":     {Messages: []openai.Message{{Parts: []openai.Part{{Text: strings.Repeat("x", 300)}}}}},
 		"parts":    {Messages: []openai.Message{{Parts: make([]openai.Part, 301)}}},
@@ -84,7 +86,7 @@ func TestEndlessTextIsNotTokenized(t *testing.T) {
 			t.Errorf("%s: got %v, want that the prompt is too long", name, err)
 		}
 	}
-	q := newWorker(fakeText{template: plainTemplate})
+	q := newWorker(t, fakeText{template: plainTemplate})
 	fits := &openai.Chat{Messages: []openai.Message{{Parts: []openai.Part{{Text: strings.Repeat("x", 90)}}}}}
 	if _, n, err := q.plan(fits, nil, nil); err != nil || n != 92 {
 		t.Errorf("a prompt that fits: %d tokens, %v", n, err)

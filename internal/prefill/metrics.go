@@ -5,6 +5,7 @@ package prefill
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"afterimage/internal/batch"
 	"afterimage/internal/control"
 )
 
@@ -18,7 +19,7 @@ type metrics struct {
 	firstToken prometheus.Histogram
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
+func newMetrics(r prometheus.Registerer, sched *batch.Scheduler) *metrics {
 	buckets := prometheus.ExponentialBuckets(0.001, 2, 15) // 1 ms to 16 s
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -43,7 +44,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}),
 		itemWait: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "afterimage_prefill_item_wait_seconds",
-			Help: "Time the prompt stood still for an embedding.", Buckets: buckets,
+			Help: "Time from the chat call until an embedding was there.", Buckets: buckets,
 		}),
 		firstToken: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "afterimage_prefill_first_token_seconds",
@@ -57,5 +58,27 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	for _, r := range []control.Road{control.RoadNone, control.RoadLoan, control.RoadCopy, control.RoadTCP} {
 		m.items.WithLabelValues(string(r))
 	}
+	registerScheduler(r, sched.Stats)
 	return m
+}
+
+// registerScheduler shows the numbers of the scheduler, limits next to usage.
+func registerScheduler(r prometheus.Registerer, stats func() batch.Stats) {
+	gauge := func(name, help string, f func(batch.Stats) int) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "afterimage_prefill_" + name, Help: help},
+			func() float64 { return float64(f(stats())) }))
+	}
+	counter := func(name, help string, f func(batch.Stats) int64) {
+		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "afterimage_prefill_" + name, Help: help},
+			func() float64 { return float64(f(stats())) }))
+	}
+	gauge("sequences", "Requests that can be in the model's memory at once.", func(s batch.Stats) int { return s.Sequences })
+	gauge("running_requests", "Requests in the model's memory.", func(s batch.Stats) int { return s.Running })
+	gauge("waiting_requests", "Requests that wait for a place in the model's memory.", func(s batch.Stats) int { return s.Waiting })
+	gauge("kv_cells", "Size of the model's memory; a token or a row of an image takes one cell.", func(s batch.Stats) int { return s.Cells })
+	gauge("kv_cells_used", "Cells of requests in work.", func(s batch.Stats) int { return s.UsedCells })
+	gauge("kv_cells_kept", "Cells kept from earlier requests, for those that begin alike.", func(s batch.Stats) int { return s.KeptCells })
+	counter("admissions_total", "Times that a request was put into the model's memory.", func(s batch.Stats) int64 { return s.Admitted })
+	counter("reused_cells_total", "Cells taken over from an earlier request instead of computed.", func(s batch.Stats) int64 { return s.CachedCells })
+	counter("preemptions_total", "Requests that gave up their place and computed their prompt again.", func(s batch.Stats) int64 { return s.Preemptions })
 }

@@ -7,15 +7,16 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"afterimage/internal/batch"
 	"afterimage/internal/control"
 	"afterimage/internal/embedding"
 	"afterimage/internal/engine"
@@ -51,6 +52,8 @@ type Config struct {
 	PrepareTTL time.Duration
 	// ItemTimeout bounds the wait for one embedding; after it the item is missing.
 	ItemTimeout time.Duration
+	// StepTokens is how much of all prompts is computed between two tokens of an answer; 0 means 128.
+	StepTokens int
 	// MaxWaiting bounds the requests that wait for a sequence; more are refused with 429.
 	MaxWaiting int
 	// WriteTimeout bounds each write of a stream, never a whole answer.
@@ -67,14 +70,13 @@ type Prefill struct {
 	created int64
 	metrics *metrics
 	book    book
-	waiting atomic.Int64 // requests without a sequence yet
-	running atomic.Int64 // requests with one
+	sched   *batch.Scheduler
 
 	resolver   *resolve.Resolver // nil without a Store
 	background sync.WaitGroup    // reads, and removals of wrong objects
 }
 
-// New returns a worker that is ready to serve.
+// New returns a worker that is ready to serve. It has the engine's Runner for itself until Close.
 func New(cfg Config) (*Prefill, error) {
 	var boot [8]byte
 	rand.Read(boot[:])
@@ -82,41 +84,64 @@ func New(cfg Config) (*Prefill, error) {
 	spec.Model = cmp.Or(cfg.Model, spec.Model)
 	p := &Prefill{
 		cfg: cfg, spec: spec, boot: hex.EncodeToString(boot[:]), created: time.Now().Unix(),
-		metrics: newMetrics(cfg.Registry), book: newBook(),
+		book: newBook(),
 	}
-	if cfg.Store == nil {
-		return p, nil
-	}
-	var err error
-	if p.cfg.Store, err = store.Guarded(cfg.Store, cfg.Logger); err != nil {
+	if err := p.openStore(); err != nil {
 		return nil, err
+	}
+	p.sched = batch.New(cfg.Engine.Runner(), batch.Config{StepTokens: cfg.StepTokens, MaxWaiting: cfg.MaxWaiting})
+	p.metrics = newMetrics(cfg.Registry, p.sched)
+	return p, nil
+}
+
+// openStore puts what reads embeddings before the Store, if there is one.
+func (p *Prefill) openStore() (err error) {
+	cfg := p.cfg
+	if cfg.Store == nil {
+		return nil
+	}
+	if p.cfg.Store, err = store.Guarded(cfg.Store, cfg.Logger); err != nil {
+		return err
 	}
 	p.resolver, err = resolve.New(resolve.Config{
 		Cache: room{cfg.Residents}, Store: p.cfg.Store, Protocol: cfg.Protocol, ReadBufferBytes: cfg.ReadBufferBytes,
 		Timeout: loadTimeout, Logger: cfg.Logger,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	cfg.Registry.MustRegister(p.resolver.Metrics())
-	return p, nil
+	return nil
 }
 
-// Close gives back the grants of requests that were prepared and never posted, and waits for what runs in
-// the background. No call may be in work.
+// Close gives back the grants of requests that were prepared and never posted, ends those in work, and
+// waits for what runs in the background.
 func (p *Prefill) Close() {
 	p.book.close()
+	p.sched.Close()
 	p.background.Wait()
+}
+
+// hangs is how long a native call may take. It computes one step of at most a batch of positions.
+const hangs = 2 * time.Minute
+
+// Alive says why this worker must be started again: a call into the engine does not return.
+func (p *Prefill) Alive() error {
+	if since := p.sched.Stats().Since; !since.IsZero() && time.Since(since) > hangs {
+		return fmt.Errorf("prefill: a call into the engine has not returned for %v", time.Since(since).Round(time.Second))
+	}
+	return nil
 }
 
 // Announcement says what this worker is.
 func (p *Prefill) Announcement() control.Announcement {
+	stats := p.sched.Stats()
 	return control.Announcement{
 		Role: "prefill", Name: p.cfg.Name, Boot: p.boot, Version: p.cfg.Version,
 		Model: p.spec.Model, Engine: p.spec.Engine, Cols: p.spec.Cols, DType: p.spec.DType,
 		Modelled: p.spec.Modelled, Ready: true,
 		Context: p.spec.Context, PoolBytes: p.cfg.PoolBytes, Created: p.created,
-		Running: int(p.running.Load()), Waiting: int(p.waiting.Load()),
+		Running: stats.Running, Waiting: stats.Waiting,
 	}
 }
 

@@ -22,6 +22,15 @@ type fakeText struct {
 	template func([]engine.Message) (string, error)
 }
 
+// Runner has sequences in which nothing can be computed.
+func (f fakeText) Runner() engine.Runner { return fakeRunner{} }
+
+type fakeRunner struct{ engine.Runner }
+
+func (fakeRunner) Limits() engine.Limits {
+	return engine.Limits{Sequences: 1, Context: 100, Cells: 100, Batch: 100}
+}
+
 func (f fakeText) Begin() []int32 { return []int32{7} }
 
 func (f fakeText) Prompt(m []engine.Message) (string, error) { return f.template(m) }

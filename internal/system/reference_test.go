@@ -22,13 +22,10 @@ func reference(t *testing.T, change func(*options), turns ...turn) string {
 		change(&o)
 	}
 	model := textEngine(t, o)
-	seq := must[engine.Sequence](t)(model.NewSequence(t.Context()))
-	defer seq.Close()
+	seq := &alone{run: model.Runner()}
 	feed := func(s string, special, last bool) {
 		toks := must[[]int32](t)(model.Tokenize(s, special))
-		if err := seq.PrefillTokens(t.Context(), toks, last); err != nil {
-			t.Fatal(err)
-		}
+		seq.tokens(t, toks, last)
 	}
 	for _, parts := range turns {
 		feed("<|im_start|>user\n", true, false)
@@ -50,8 +47,27 @@ func reference(t *testing.T, change func(*options), turns ...turn) string {
 	return greedy(t, model, seq)
 }
 
+// alone is sequence 0 of a model that has no other.
+type alone struct {
+	run engine.Runner
+	pos int
+}
+
+// tokens appends prompt tokens.
+func (s *alone) tokens(t *testing.T, toks []int32, last bool) {
+	t.Helper()
+	for len(toks) > 0 {
+		n := min(len(toks), s.run.Limits().Batch)
+		if err := s.run.PrefillTokens(0, s.pos, toks[:n], last && n == len(toks)); err != nil {
+			t.Fatal(err)
+		}
+		s.pos += n
+		toks = toks[n:]
+	}
+}
+
 // feedRows decodes and encodes an image file straight into seq.
-func feedRows(t *testing.T, seq engine.Sequence, file []byte) {
+func feedRows(t *testing.T, seq *alone, file []byte) {
 	t.Helper()
 	eng := encoderEngine(t, 0)
 	px := must[media.Pixels](t)(media.Decode(t.Context(), file, eng.Spec().Processing, media.DefaultLimits()))
@@ -60,24 +76,26 @@ func feedRows(t *testing.T, seq engine.Sequence, file []byte) {
 	if err := eng.Encode(t.Context(), px, rows); err != nil {
 		t.Fatal(err)
 	}
-	if err := seq.PrefillRows(t.Context(), l.Parts[0], rows); err != nil {
+	if err := seq.run.PrefillRows(0, seq.pos, l.Parts[0], 0, l.Rows(), rows); err != nil {
 		t.Fatal(err)
 	}
+	seq.pos += l.Rows()
 }
 
 // greedy decodes the likeliest answer.
-func greedy(t *testing.T, model engine.Text, seq engine.Sequence) string {
+func greedy(t *testing.T, model engine.Text, seq *alone) string {
 	t.Helper()
 	sampler := must[*engine.Sampler](t)(engine.NewSampler(engine.Sampling{}))
 	var out []byte
 	for {
-		tok := must[int32](t)(sampler.Pick(seq.Logits()))
+		tok := must[int32](t)(sampler.Pick(seq.run.Logits(0)))
 		if model.EndOfGeneration(tok) {
 			return string(out)
 		}
 		out = append(out, model.Piece(tok)...)
-		if err := seq.PrefillTokens(t.Context(), []int32{tok}, true); err != nil {
+		if err := seq.run.Decode([]engine.Next{{Pos: seq.pos, Token: tok}}); err != nil {
 			t.Fatal(err)
 		}
+		seq.pos++
 	}
 }

@@ -4,10 +4,10 @@ package device
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -79,31 +79,35 @@ func TestEncodeIsSeededAndFinite(t *testing.T) {
 	}
 }
 
-// answer feeds one image and some text and reads n tokens.
+// answer feeds one image and some text and reads the likeliest tokens.
 func answer(t *testing.T, m *Text, rows []byte) string {
 	t.Helper()
-	s, err := m.NewSequence(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	run, pos := m.Runner(), 0
+	run.Truncate(0, 0, 0)
+	check := func(n int, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pos += n
 	}
-	defer s.Close()
 	toks, _ := m.Tokenize("<|im_start|>user\n", true)
-	if err := s.PrefillTokens(t.Context(), toks, false); err != nil {
+	check(len(toks), run.PrefillTokens(0, pos, toks, false))
+	n := len(rows) / 8
+	part := embedding.Part{Rows: n, Positions: n}
+	half := n / 2 // how rows are cut makes no difference
+	if err := run.PrefillRows(0, pos, part, 0, half, rows[:half*8]); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.PrefillRows(t.Context(), embedding.Part{Rows: len(rows) / 8, Positions: len(rows) / 8}, rows); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.PrefillTokens(t.Context(), []int32{'x', endToken}, true); err != nil {
-		t.Fatal(err)
-	}
+	check(n, run.PrefillRows(0, pos, part, half, n-half, rows[half*8:]))
+	check(2, run.PrefillTokens(0, pos, []int32{'x', endToken}, true))
 	var out []byte
 	sampler, err := engine.NewSampler(engine.Sampling{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for {
-		tok, err := sampler.Pick(s.Logits())
+		tok, err := sampler.Pick(run.Logits(0))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,9 +115,7 @@ func answer(t *testing.T, m *Text, rows []byte) string {
 			return string(out)
 		}
 		out = append(out, m.Piece(tok)...)
-		if err := s.PrefillTokens(t.Context(), []int32{tok}, true); err != nil {
-			t.Fatal(err)
-		}
+		check(1, run.Decode([]engine.Next{{Pos: pos, Token: tok}}))
 	}
 }
 
@@ -136,40 +138,32 @@ func TestBadInputIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := m.NewSequence(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := m.Runner()
 	nan := make([]byte, 8)
 	copy(nan, []byte{0, 0, 0xc0, 0x7f})
 	if v := math.Float32frombits(0x7fc00000); !math.IsNaN(float64(v)) {
 		t.Fatal("the test's NaN is none")
 	}
 	for name, err := range map[string]error{
-		"short": s.PrefillRows(t.Context(), embedding.Part{Rows: 2}, make([]byte, 8)),
-		"nan":   s.PrefillRows(t.Context(), embedding.Part{Rows: 1}, nan),
+		"short": run.PrefillRows(0, 0, embedding.Part{Rows: 2}, 0, 2, make([]byte, 8)),
+		"nan":   run.PrefillRows(0, 0, embedding.Part{Rows: 1}, 0, 1, nan),
 	} {
 		if !errors.Is(err, engine.ErrBadRows) {
 			t.Errorf("%s: %v, want ErrBadRows", name, err)
 		}
 	}
-	if err := s.PrefillTokens(t.Context(), make([]int32, 5), false); !errors.Is(err, engine.ErrContextFull) {
+	if err := run.PrefillTokens(0, 0, make([]int32, 5), false); !errors.Is(err, engine.ErrContextFull) {
 		t.Errorf("5 tokens in a context of 4: %v", err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := m.NewSequence(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("no slot free: %v", err)
+	if err := run.PrefillTokens(0, 1, make([]int32, 1), false); err == nil {
+		t.Error("a token was put behind one that is not there")
 	}
-	s.Close()
-	s.Close() // once too often must not free a second slot
-	if len(m.slots) != 0 {
-		t.Errorf("%d slots taken after Close", len(m.slots))
+	if err := run.Decode([]engine.Next{{Token: vocab}}); err == nil {
+		t.Error("a token outside of the vocabulary was taken")
 	}
 }
 
-// TestDecodeStepsAreShared decodes on three sequences that wake up at different times: each step serves
-// all of them, and a prefill that comes between delays all of them once.
+// TestDecodeStepsAreShared prefills three whole prompts and decodes them together: each step serves all.
 func TestDecodeStepsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := TextConfig{Model: "m", Cols: 2, DType: embedding.Float32, Context: 4096, Slots: 4, Whole: true,
@@ -178,44 +172,62 @@ func TestDecodeStepsAreShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run := func(prompt, steps int, late time.Duration) time.Duration {
-			s, err := m.NewSequence(t.Context())
-			if err != nil {
-				t.Error(err)
-				return 0
+		const prompt, steps = 100, 10
+		run, start := m.Runner(), time.Now()
+		var next []engine.Next
+		for seq := range 3 {
+			begun := time.Now()
+			if err := run.PrefillRows(seq, 0, embedding.Part{Rows: prompt - 2, Positions: prompt - 2}, 0, prompt-2, make([]byte, (prompt-2)*8)); err != nil {
+				t.Fatal(err)
 			}
-			defer s.Close()
-			start := time.Now()
-			if err := s.PrefillRows(t.Context(), embedding.Part{Rows: prompt - 2, Positions: prompt - 2}, make([]byte, (prompt-2)*8)); err != nil {
-				t.Error(err)
-			}
-			if got := time.Since(start); got != 0 {
+			if got := time.Since(begun); got != 0 {
 				t.Errorf("rows of a whole prompt took %v before its end", got)
 			}
-			if err := s.PrefillTokens(t.Context(), []int32{'a', 'b'}, true); err != nil {
-				t.Error(err)
+			if err := run.PrefillTokens(seq, prompt-2, []int32{'a', 'b'}, true); err != nil {
+				t.Fatal(err)
 			}
-			for range steps {
-				time.Sleep(late)
-				if err := s.PrefillTokens(t.Context(), []int32{'x'}, true); err != nil {
-					t.Error(err)
-				}
-			}
-			return time.Since(start)
+			next = append(next, engine.Next{Seq: seq, Pos: prompt, Token: 'x'})
 		}
-		var wg sync.WaitGroup
-		got := make([]time.Duration, 3)
-		for i := range got {
-			wg.Go(func() { got[i] = run(100, 10, time.Duration(i)*time.Millisecond) })
-		}
-		wg.Wait()
-		// Three prefills of 100 ms in a row, then steps that all of them are in.
-		for i, d := range got {
-			if d > 300*time.Millisecond+12*20*time.Millisecond {
-				t.Errorf("sequence %d took %v: its steps were not shared", i, d)
+		for range steps {
+			if err := run.Decode(next); err != nil {
+				t.Fatal(err)
 			}
+			for i := range next {
+				next[i].Pos++
+			}
+		}
+		if got, want := time.Since(start), 3*prompt*cfg.PrefillTime+steps*cfg.DecodeTime; got != want {
+			t.Errorf("three prompts and %d steps took %v, want %v", steps, got, want)
 		}
 	})
+}
+
+// TestSequencesAreCopiedAndCut continues a copy and a shortened sequence as the first one went on.
+func TestSequencesAreCopiedAndCut(t *testing.T) {
+	m, err := NewText(TextConfig{Model: "m", Cols: 2, DType: embedding.Float32, Context: 64, Slots: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := m.Runner()
+	best := func() int32 {
+		l := run.Logits(0)
+		return int32(slices.Index(l, slices.Max(l)))
+	}
+	if err := run.PrefillTokens(0, 0, []int32{'a', 'b', 'c', 'd'}, true); err != nil {
+		t.Fatal(err)
+	}
+	want := best()
+	run.Copy(1, 0)
+	run.Truncate(1, 2, 2)
+	for seq, from := range []int{0, 2} {
+		run.Truncate(seq, from, from)
+		if err := run.PrefillTokens(seq, from, []int32{'a', 'b', 'c', 'd'}[from:], true); err != nil {
+			t.Fatal(err)
+		}
+		if got := best(); got != want {
+			t.Errorf("sequence %d from %d on: %d, want %d", seq, from, got, want)
+		}
+	}
 }
 
 // TestClockIsSharedByPath gives one device work through two Clocks.

@@ -18,8 +18,8 @@
 // in a supervised process of its own.
 //
 // Concurrency: a Library serves a whole process. An mtmd context must never be entered twice, so an
-// Encoder admits one caller at a time. Every Sequence of a Text owns a llama context; they run side
-// by side on one set of weights.
+// Encoder admits one caller at a time. All sequences of a Text live in one llama context, whose Runner
+// belongs to one goroutine; its other methods may be called from any.
 //
 // Memory passed to native code is heap memory that a runtime.Pinner holds or memory outside the Go
 // heap. Stack addresses never leave as uintptr, since stacks move.

@@ -88,14 +88,3 @@ func newText(t *testing.T, cfg TextConfig) *Text {
 	t.Cleanup(func() { x.Close() })
 	return x
 }
-
-// newSequence takes a sequence for the length of the test.
-func newSequence(t *testing.T, x *Text) *Sequence {
-	t.Helper()
-	s, err := x.NewSequence(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s.(*Sequence)
-}

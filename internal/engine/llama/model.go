@@ -64,6 +64,8 @@ type textModel struct {
 	vocN  int32
 	cols  int // width of the rows it takes
 	name  string
+	// quantised: all large matrices are, so that the library computes one token and several alike.
+	quantised bool
 }
 
 // loadText loads a text model; without weights it is only good for tokenizing and for mtmd.
@@ -85,7 +87,7 @@ func (l *Library) loadText(path string, weights bool) (*textModel, error) {
 		return nil, fmt.Errorf("llama: text model %s did not load: %s", path, l.log.explain(mark))
 	}
 	vocab := l.c.modelVocab(m)
-	t := &textModel{lib: l, ptr: m, vocab: vocab, vocN: l.c.vocabSize(vocab), cols: int(l.c.modelRowWidth(m)), name: modelName(f)}
+	t := &textModel{lib: l, ptr: m, vocab: vocab, vocN: l.c.vocabSize(vocab), cols: int(l.c.modelRowWidth(m)), name: modelName(f), quantised: quantised(f)}
 	if t.vocN <= 0 || t.cols <= 0 {
 		t.free()
 		return nil, fmt.Errorf("llama: text model %s has %d tokens and rows of %d values: not a model that can answer", path, t.vocN, t.cols)

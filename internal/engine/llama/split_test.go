@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"afterimage/internal/batch"
 	"afterimage/internal/embedding"
 	"afterimage/internal/media"
 	"afterimage/internal/model"
@@ -211,6 +212,8 @@ func textSide(lib *Library, text, _ string) error {
 		return err
 	}
 	defer x.Close()
+	sched := batch.New(x.Runner(), batch.Config{StepTokens: 100})
+	defer sched.Close()
 	var out []result
 	for range splitSizes {
 		var n uint64
@@ -226,7 +229,7 @@ func textSide(lib *Library, text, _ string) error {
 		if err != nil {
 			return err
 		}
-		r, err := answer(x, meta, payload)
+		r, err := answer(x, sched, meta, payload)
 		if err != nil {
 			return err
 		}
@@ -242,39 +245,20 @@ func textSide(lib *Library, text, _ string) error {
 	return gob.NewEncoder(os.Stdout).Encode(out)
 }
 
-// answer prefills the prompt with one object and generates from it.
-func answer(x *Text, meta embedding.Meta, payload []byte) (result, error) {
-	ctx := context.Background()
-	seq, err := x.NewSequence(ctx)
-	if err != nil {
-		return result{}, err
-	}
-	defer seq.Close()
+// answer has a scheduler answer the prompt with one object.
+func answer(x *Text, sched *batch.Scheduler, meta embedding.Meta, payload []byte) (r result, err error) {
 	before, err := x.Tokenize(promptBefore, true)
 	if err != nil {
-		return result{}, err
+		return r, err
 	}
 	after, err := x.Tokenize(promptAfter, true)
 	if err != nil {
-		return result{}, err
+		return r, err
 	}
-	if err := seq.PrefillTokens(ctx, before, false); err != nil {
-		return result{}, err
-	}
-	for _, part := range meta.Layout.Parts {
-		if part.Rows == 0 {
-			err = seq.PrefillTokens(ctx, part.Tokens, false)
-		} else {
-			n := part.Rows * meta.Cols * meta.DType.Bytes()
-			err = seq.PrefillRows(ctx, part, payload[:n])
-			payload = payload[n:]
-		}
-		if err != nil {
-			return result{}, err
-		}
-	}
-	if err := seq.PrefillTokens(ctx, after, true); err != nil {
-		return result{}, err
-	}
-	return generate(nGenerate, seq.Logits, func(tok int32) error { return seq.PrefillTokens(ctx, []int32{tok}, true) })
+	parts := []batch.Part{{Tokens: before}, {Layout: meta.Layout, Data: payload}, {Tokens: after}}
+	err = sched.Ask(context.Background(), parts, func(l []float32) (int32, bool, error) {
+		tok := r.take(l)
+		return tok, len(r.Tokens) < nGenerate, nil
+	})
+	return r, err
 }

@@ -35,7 +35,8 @@ type llamaCalls struct {
 	contextFree    func(cContext)
 	setCausal      func(cContext, bool)
 	memory         func(cContext) uintptr
-	memoryClear    func(mem uintptr, data bool)
+	memoryRemove   func(mem uintptr, seq, from, to int32) bool
+	memoryCopy     func(mem uintptr, src, dst, from, to int32)
 	decode         func(cContext, cBatch) int32
 	logits         func(c cContext, i int32) *float32
 }
@@ -66,7 +67,8 @@ func (c *llamaCalls) table() []symbol {
 		{"llama_free", &c.contextFree},
 		{"llama_set_causal_attn", &c.setCausal},
 		{"llama_get_memory", &c.memory},
-		{"llama_memory_clear", &c.memoryClear},
+		{"llama_memory_seq_rm", &c.memoryRemove},
+		{"llama_memory_seq_cp", &c.memoryCopy},
 		{"llama_decode", &c.decode},
 		{"llama_get_logits_ith", &c.logits},
 	}

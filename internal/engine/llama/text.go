@@ -4,7 +4,6 @@ package llama
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,7 +27,7 @@ type TextConfig struct {
 	Model string // path of the GGUF file
 	// ContextTokens is the size of a sequence; 0 means 4096, or less when the model was trained on less.
 	ContextTokens int
-	// Slots is how many sequences live at once; 0 means 2. Each has a KV cache of its own.
+	// Slots is how many sequences live at once; 0 means 2. Each has ContextTokens cells of its own.
 	Slots int
 	// Threads per native call; 0 means 1, which leaves the other cores to other roles.
 	Threads int
@@ -67,24 +66,21 @@ func (c *TextConfig) setDefaults(trained int) {
 	c.BatchTokens = cmp.Or(c.BatchTokens, defaultBatch)
 }
 
-// Text runs a text model with libllama alone. It implements engine.Text. All contexts are made at the
-// start, so that a process that does not fit into memory fails before it is ready.
+// Text runs a text model with libllama alone. It implements engine.Text. The memory of all sequences is
+// taken at the start, so that a process that does not fit into memory fails before it is ready.
 type Text struct {
-	spec  engine.TextSpec
-	model *textModel
-	tmpl  *template
-	slots chan *slot // the free ones; has room for all
-
-	closing chan struct{} // closed by Close
+	spec   engine.TextSpec
+	model  *textModel
+	tmpl   *template
+	runner *runner
 
 	mu     sync.RWMutex // held for reading during calls into the model; for writing to free it
 	closed bool
-	total  int // slots not freed yet
 }
 
 var _ engine.Text = (*Text)(nil)
 
-// NewText loads a text model and makes its contexts.
+// NewText loads a text model and makes its sequences.
 func NewText(lib *Library, cfg TextConfig) (*Text, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -94,17 +90,13 @@ func NewText(lib *Library, cfg TextConfig) (*Text, error) {
 		return nil, err
 	}
 	cfg.setDefaults(int(lib.c.modelTrainCtx(model.ptr)))
-	t := &Text{model: model, slots: make(chan *slot, cfg.Slots), closing: make(chan struct{})}
-	for range cfg.Slots {
-		s, err := newSlot(model, cfg)
-		if err != nil {
-			t.Close()
-			return nil, err
-		}
-		t.total++
-		t.slots <- s
+	s, err := newSlot(model, cfg)
+	if err != nil {
+		model.free()
+		return nil, err
 	}
-	t.tmpl = newTemplate(model)
+	t := &Text{model: model, tmpl: newTemplate(model)}
+	t.runner = newRunner(t, s)
 	t.spec = engine.TextSpec{
 		Engine:  lib.Identity(),
 		Model:   model.name,
@@ -175,27 +167,10 @@ func (t *Text) Prompt(msgs []engine.Message) (string, error) {
 	return t.tmpl.render(t.model.lib, msgs)
 }
 
-// NewSequence waits for a free context. The caller must Close the sequence.
-func (t *Text) NewSequence(ctx context.Context) (engine.Sequence, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	select {
-	case <-t.closing:
-		return nil, ErrClosed
-	default:
-	}
-	select {
-	case s := <-t.slots:
-		return &Sequence{t: t, slot: s}, nil
-	case <-t.closing:
-		return nil, ErrClosed
-	case <-ctx.Done():
-		return nil, fmt.Errorf("llama: waiting for one of %d sequences: %w", cap(t.slots), ctx.Err())
-	}
-}
+// Runner implements engine.Text.
+func (t *Text) Runner() engine.Runner { return t.runner }
 
-// Close frees the model once the last open sequence is closed; it does not wait for that.
+// Close frees the model once a native call in work has ended. Calls after it fail.
 func (t *Text) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -203,36 +178,7 @@ func (t *Text) Close() error {
 		return nil
 	}
 	t.closed = true
-	close(t.closing)
-	for {
-		select {
-		case s := <-t.slots:
-			t.freeLocked(s)
-		default:
-			if t.total == 0 {
-				t.model.free()
-			}
-			return nil
-		}
-	}
-}
-
-// freeLocked frees a context, whose model must still be there.
-func (t *Text) freeLocked(s *slot) {
-	s.free()
-	t.total--
-}
-
-// giveBack returns the slot of a closed sequence.
-func (t *Text) giveBack(s *slot) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.closed {
-		t.slots <- s // never blocks: there is room for every slot
-		return
-	}
-	t.freeLocked(s)
-	if t.total == 0 {
-		t.model.free()
-	}
+	t.runner.slot.free()
+	t.model.free()
+	return nil
 }

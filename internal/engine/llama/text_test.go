@@ -125,7 +125,7 @@ func TestRealWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSequence(t, x)
+	s := newSequence(x)
 	prefill(t, s, append(x.Begin(), toks...), true)
 	greedy, err := engine.NewSampler(engine.Sampling{})
 	if err != nil {
@@ -133,7 +133,7 @@ func TestRealWords(t *testing.T) {
 	}
 	var answer strings.Builder
 	for range 20 {
-		tok, err := greedy.Pick(s.Logits())
+		tok, err := greedy.Pick(s.run.Logits(0))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +141,10 @@ func TestRealWords(t *testing.T) {
 			break
 		}
 		answer.Write(x.Piece(tok))
-		prefill(t, s, []int32{tok}, true)
+		if err := x.Runner().Decode([]engine.Next{{Pos: s.pos, Token: tok}}); err != nil {
+			t.Fatal(err)
+		}
+		s.pos++
 	}
 	if got, want := answer.String(), "The capital of France is Paris."; got != want {
 		t.Errorf("got %q, want %q", got, want)

@@ -32,7 +32,7 @@ func newWhole(lib *Library, textPath, projectorPath string) (*whole, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := TextConfig{}
+	cfg := TextConfig{Slots: 1}
 	cfg.setDefaults(0)
 	if w.slot, err = newSlot(text, cfg); err != nil {
 		return nil, err
@@ -65,16 +65,17 @@ func (w *whole) run(before string, px media.Pixels, after string, n int) (result
 	if code := w.p.c.tokenize(w.p.ptr, ch, in, &bm, 1); code != 0 {
 		return result{}, fmt.Errorf("mtmd_tokenize: %d", code)
 	}
-	w.slot.clear()
+	w.slot.truncate(0, 0)
 	pos := new(int32)
 	if code := w.eval(w.p.ptr, w.slot.ctx, ch, 0, 0, defaultBatch, true, pos); code != 0 {
 		return result{}, fmt.Errorf("mtmd_helper_eval_chunks: %d", code)
 	}
 	at := int(*pos)
-	return generate(n, func() []float32 { return w.slot.lastLogits() }, func(tok int32) error {
-		err := w.slot.decodeTokens([]int32{tok}, at, true)
+	return generate(n, func() []float32 { return w.slot.logits(-1) }, func(tok int32) error {
+		w.slot.reset()
+		w.slot.addToken(0, at, tok, true)
 		at++
-		return err
+		return w.slot.decodeTokens()
 	})
 }
 
@@ -82,6 +83,19 @@ func (w *whole) run(before string, px media.Pixels, after string, n int) (result
 type result struct {
 	Tokens []int32
 	Logits [][]uint32
+}
+
+// take notes the bits of l and returns its likeliest token.
+func (r *result) take(l []float32) int32 {
+	best := 0
+	for i, v := range l {
+		if v > l[best] {
+			best = i
+		}
+	}
+	r.Tokens = append(r.Tokens, int32(best))
+	r.Logits = append(r.Logits, append([]uint32(nil), unsafe.Slice((*uint32)(unsafe.Pointer(&l[0])), len(l))...))
+	return int32(best)
 }
 
 // generate picks n tokens greedily. next appends a token, after which logits are valid.
@@ -92,15 +106,7 @@ func generate(n int, logits func() []float32, next func(tok int32) error) (resul
 		if len(l) == 0 {
 			return r, fmt.Errorf("no logits after %d tokens", len(r.Tokens))
 		}
-		best := 0
-		for i, v := range l {
-			if v > l[best] {
-				best = i
-			}
-		}
-		r.Tokens = append(r.Tokens, int32(best))
-		r.Logits = append(r.Logits, append([]uint32(nil), unsafe.Slice((*uint32)(unsafe.Pointer(&l[0])), len(l))...))
-		if err := next(int32(best)); err != nil {
+		if err := next(r.take(l)); err != nil {
 			return r, err
 		}
 	}

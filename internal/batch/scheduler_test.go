@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package batch
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"afterimage/internal/embedding"
+	"afterimage/internal/engine"
+	"afterimage/internal/engine/device"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newModel returns a modelled engine that takes no time.
+func newModel(t *testing.T, slots, context, cells int) *device.Text {
+	t.Helper()
+	m, err := device.NewText(device.TextConfig{Model: "m", Cols: 2, DType: embedding.Float32, Context: context, Slots: slots, Cells: cells})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func newScheduler(t *testing.T, run engine.Runner, cfg Config) *Scheduler {
+	t.Helper()
+	s := New(run, cfg)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// reader picks the likeliest of the modelled engine's tokens until it has n.
+type reader struct {
+	n    int
+	toks []int32
+}
+
+func (r *reader) next(logits []float32) (int32, bool, error) {
+	tok := int32(slices.Index(logits, slices.Max(logits)))
+	r.toks = append(r.toks, tok)
+	return tok, len(r.toks) < r.n, nil
+}
+
+func words(first int32, n int) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = (first + int32(i)*7) % 250
+	}
+	return out
+}
+
+// picture returns an embedding of n rows, with a token before it and one behind.
+func picture(v byte, n int) (embedding.Layout, []byte) {
+	rows := make([]byte, n*8)
+	for i := range n {
+		binary.LittleEndian.PutUint32(rows[i*8:], uint32(v)<<8|uint32(i))
+	}
+	return embedding.Layout{Parts: []embedding.Part{{Tokens: []int32{1}}, {Rows: n, Positions: n}, {Tokens: []int32{2}}}}, rows
+}
+
+// conversation is a random prompt; equal seeds give equal ones.
+func conversation(seed int) []Part {
+	rng := rand.New(rand.NewPCG(uint64(seed), 1))
+	var out []Part
+	for range rng.IntN(4) {
+		out = append(out, Part{Tokens: words(rng.Int32N(100), 1+rng.IntN(60))})
+		v := byte(1 + rng.IntN(5))
+		layout, rows := picture(v, 10*int(v))
+		out = append(out, Part{Layout: layout, Data: rows, Name: fmt.Sprint("picture ", v)})
+	}
+	return append(out, Part{Tokens: words(rng.Int32N(100), 1+rng.IntN(90))})
+}
+
+func ask(t *testing.T, s *Scheduler, n int, parts ...Part) []int32 {
+	t.Helper()
+	r := &reader{n: n}
+	if err := s.Ask(t.Context(), parts, r.next); err != nil {
+		t.Error(err)
+	}
+	return r.toks
+}
+
+// However many requests share the model, with whatever memory and budget, each gets the answer that it
+// gets alone.
+func TestSharingChangesNoAnswer(t *testing.T) {
+	const n = 60
+	want := make([][]int32, n)
+	for i := range want {
+		s := New(newModel(t, 1, 512, 0).Runner(), Config{StepTokens: 512})
+		want[i] = ask(t, s, 3+i%20, conversation(i)...)
+		s.Close()
+	}
+	for _, c := range []struct{ slots, cells, step int }{{1, 0, 2}, {3, 0, 16}, {8, 600, 100}, {4, 512, 7}, {8, 0, 512}} {
+		s := newScheduler(t, newModel(t, c.slots, 512, c.cells).Runner(), Config{StepTokens: c.step})
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				if got := ask(t, s, 3+i%20, conversation(i)...); !slices.Equal(got, want[i]) {
+					t.Errorf("%+v: request %d gets %v, alone %v", c, i, got, want[i])
+				}
+			})
+		}
+		wg.Wait()
+		stats := s.Stats()
+		if stats.Running+stats.Waiting+stats.UsedCells != 0 || stats.KeptCells > stats.Cells {
+			t.Errorf("%+v: at the end %+v", c, stats)
+		}
+		if c.cells == 512 && stats.Preemptions == 0 {
+			t.Errorf("%+v: memory never ran out", c)
+		}
+	}
+}
+
+// K03: what differs in the picture alone shares the text before it and nothing else, however alike the
+// names of the pictures are.
+func TestReuseKeepsPicturesApart(t *testing.T) {
+	s := newScheduler(t, newModel(t, 1, 512, 0).Runner(), Config{})
+	prompt := func(v byte, name string) []Part {
+		layout, rows := picture(v, 40)
+		return []Part{{Tokens: words(5, 30)}, {Layout: layout, Data: rows, Name: name}, {Tokens: words(9, 20)}}
+	}
+	const red = "embedding@model:m@id:00000000000000000000000000000000000000000000000000000000beefcafe"
+	const blue = "embedding@model:m@id:10000000000000000000000000000000000000000000000000000000beefcafe"
+	first := ask(t, s, 8, prompt(1, red)...)
+	cached := func() int64 { return s.Stats().CachedCells }
+	before := cached()
+	second := ask(t, s, 8, prompt(2, blue)...)
+	if slices.Equal(first, second) {
+		t.Error("another picture, the same answer")
+	}
+	if got := cached() - before; got != 31 { // the text, and the token that begins a picture
+		t.Errorf("%d cells reused of another picture's prompt, want 31", got)
+	}
+	before = cached()
+	if got := ask(t, s, 8, prompt(2, blue)...); !slices.Equal(got, second) {
+		t.Errorf("the same again: %v, want %v", got, second)
+	}
+	if got := cached() - before; got != 92-2 { // all but two: the last is computed, and never alone
+		t.Errorf("%d cells reused of 92", got)
+	}
+}
+
+// faulty fails whatever is about a token or row of a certain value.
+type faulty struct {
+	engine.Runner
+	bad int32
+}
+
+var errFault = errors.New("fault")
+
+func (f *faulty) PrefillTokens(seq, pos int, toks []int32, logits bool) error {
+	if slices.Contains(toks, f.bad) {
+		return errFault
+	}
+	return f.Runner.PrefillTokens(seq, pos, toks, logits)
+}
+
+func (f *faulty) Decode(next []engine.Next) error {
+	for _, n := range next {
+		if n.Token == f.bad {
+			return errFault
+		}
+	}
+	return f.Runner.Decode(next)
+}
+
+// One request that the engine cannot serve fails alone, in whatever phase.
+func TestFaultsHitOneRequest(t *testing.T) {
+	model := newModel(t, 4, 512, 0)
+	s := newScheduler(t, &faulty{Runner: model.Runner(), bad: 251}, Config{})
+	want := ask(t, s, 10, conversation(7)...)
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			if got := ask(t, s, 10, conversation(7)...); !slices.Equal(got, want) {
+				t.Errorf("a neighbour of a fault gets %v, want %v", got, want)
+			}
+		})
+		wg.Go(func() {
+			var err error
+			var bad *ItemError
+			switch layout, rows := picture(1, 20); i % 4 {
+			case 0: // in a prompt
+				err = s.Ask(t.Context(), []Part{{Tokens: append(words(5, 40), 251)}}, (&reader{n: 5}).next)
+			case 1: // in a call that others share
+				n := 0
+				err = s.Ask(t.Context(), []Part{{Tokens: words(5, 40)}}, func([]float32) (int32, bool, error) { n++; return 248 + int32(n), true, nil })
+			case 2: // in the caller's own code
+				err = s.Ask(t.Context(), []Part{{Tokens: words(5, 40)}}, func([]float32) (int32, bool, error) { return 0, false, errFault })
+			case 3:
+				copy(rows[80:], []byte{0, 0, 0xc0, 0x7f})
+				err = s.Ask(t.Context(), []Part{{Tokens: words(5, 40)}, {Layout: layout, Data: rows}, {Tokens: words(3, 3)}}, (&reader{n: 5}).next)
+				if !errors.As(err, &bad) || bad.Item != 0 || !errors.Is(err, engine.ErrBadRows) {
+					t.Errorf("rows that are no numbers: %v", err)
+				}
+				return
+			}
+			if !errors.Is(err, errFault) {
+				t.Errorf("case %d: %v, want the fault", i%4, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A request that waits for its picture gives its place to one that can work, and gets one later.
+func TestWaitingGivesWay(t *testing.T) {
+	s := newScheduler(t, newModel(t, 1, 512, 0).Runner(), Config{})
+	layout, rows := picture(3, 30)
+	prompt := []Part{{Tokens: words(5, 60)}, {Layout: layout, Data: rows, Name: "p"}, {Tokens: words(4, 9)}}
+	want := ask(t, newScheduler(t, newModel(t, 1, 512, 0).Runner(), Config{}), 6, prompt...)
+	r := &reader{n: 6}
+	h, err := s.Submit(Request{
+		Prompt: []Segment{{Tokens: prompt[0].Tokens, Item: -1}, {Item: 0}, {Tokens: prompt[2].Tokens, Item: -1}},
+		Names:  []string{"p"}, Cells: 101, Next: r.next,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		ask(t, s, 4, Part{Tokens: words(int32(i), 40)})
+	}
+	h.Deliver(0, layout, rows)
+	h.Deliver(0, layout, nil) // once too often
+	<-h.Done()
+	if h.Err() != nil || !slices.Equal(r.toks, want) {
+		t.Errorf("got %v, %v; want %v", r.toks, h.Err(), want)
+	}
+}
+
+func TestEndings(t *testing.T) {
+	model := newModel(t, 1, 64, 0)
+	s := newScheduler(t, model.Runner(), Config{MaxWaiting: 2})
+	wait := func(names int) *Handle {
+		t.Helper()
+		h, err := s.Submit(Request{
+			Prompt: []Segment{{Item: 0}, {Tokens: words(1, 5), Item: -1}}, Names: make([]string, names), Cells: 30, Next: (&reader{n: 1}).next,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	for name, r := range map[string]Request{
+		"nothing":         {},
+		"an image at end": {Prompt: []Segment{{Item: 0}}, Names: []string{"p"}, Cells: 3},
+		"empty text":      {Prompt: []Segment{{Item: -1}}, Cells: 3},
+	} {
+		if _, err := s.Submit(r); err == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+	if _, err := s.Submit(Request{Prompt: []Segment{{Tokens: words(1, 64), Item: -1}}, Cells: 64}); !errors.Is(err, engine.ErrContextFull) {
+		t.Errorf("a prompt as long as the context: %v", err)
+	}
+	lost, left, kept := errors.New("lost"), errors.New("left"), wait(1)
+	kept.Fail(0, lost)
+	<-kept.Done()
+	if kept.Err() != lost {
+		t.Errorf("a lost picture: %v", kept.Err())
+	}
+	a, b := wait(1), wait(1)
+	if _, err := s.Submit(Request{Prompt: []Segment{{Tokens: words(1, 5), Item: -1}}, Cells: 5}); !errors.Is(err, ErrFull) {
+		t.Errorf("a third that waits: %v", err)
+	}
+	a.Cancel(left)
+	a.Cancel(nil)
+	<-a.Done()
+	if a.Err() != left {
+		t.Errorf("cancelled: %v", a.Err())
+	}
+	err := s.Ask(t.Context(), []Part{{Tokens: words(1, 5)}}, (&reader{n: 1000}).next)
+	if !errors.Is(err, engine.ErrContextFull) {
+		t.Errorf("an answer past the context: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	n := 0
+	err = s.Ask(ctx, []Part{{Tokens: words(1, 5)}}, func([]float32) (int32, bool, error) {
+		if n++; n == 3 {
+			cancel()
+		}
+		return 1, n < 50, nil
+	})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("left in the middle: %v", err)
+	}
+	s.Close()
+	<-b.Done()
+	if !errors.Is(b.Err(), ErrClosed) {
+		t.Errorf("at Close: %v", b.Err())
+	}
+	if _, err := s.Submit(Request{Prompt: []Segment{{Tokens: words(1, 5), Item: -1}}, Cells: 5}); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}

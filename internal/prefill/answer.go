@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package prefill
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"afterimage/internal/batch"
+	"afterimage/internal/control"
+	"afterimage/internal/openai"
+)
+
+// answer is one request in work. Its goroutine writes to the client; the scheduler's picks tokens; one
+// per embedding waits for it.
+type answer struct {
+	p       *Prefill
+	chat    *openai.Chat
+	entry   *prepared
+	id      string
+	start   time.Time
+	stream  *openai.ChunkWriter // set once the first byte is about to go out
+	usage   openai.Usage
+	choices []*choice
+	out     outbox
+	let     bool // the embeddings were let go
+
+	mu      sync.Mutex // guards the fields below
+	held    []held     // embeddings that are here and may still be needed, by item
+	came    []control.Arrival
+	handles []*batch.Handle
+}
+
+func newAnswer(p *Prefill, chat *openai.Chat, entry *prepared, start time.Time, id string) *answer {
+	return &answer{
+		p: p, chat: chat, entry: entry, start: start, id: id,
+		held: make([]held, len(entry.items)), out: outbox{ready: make(chan struct{}, 1)},
+	}
+}
+
+// run takes the request from its prompt to its last byte. When it returns, nothing of the request is in
+// use any more.
+func (a *answer) run(ctx context.Context, w http.ResponseWriter) error {
+	pr, n, err := a.p.plan(a.chat, a.entry.items, a.entry.uses)
+	if err != nil {
+		return err
+	}
+	a.usage.PromptTokens = n
+	if err := a.newChoices(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var waits sync.WaitGroup
+	defer func() {
+		cancel()
+		waits.Wait()
+		a.end(context.Canceled)
+		a.release()
+	}()
+	request := a.request(pr, n)
+	if err := a.submit(request, a.choices[0]); err != nil {
+		return err
+	}
+	for i := range a.entry.items {
+		waits.Go(func() { a.await(ctx, i) })
+	}
+	return a.write(ctx, w, request)
+}
+
+// request is the prompt as the scheduler wants it.
+func (a *answer) request(pr *prompt, n int) batch.Request {
+	r := batch.Request{Cells: n}
+	for _, s := range pr.segments {
+		seg := batch.Segment{Tokens: s.tokens, Item: -1}
+		if s.item >= 0 {
+			seg.Item = a.entry.uses[s.item]
+		}
+		r.Prompt = append(r.Prompt, seg)
+	}
+	for _, it := range a.entry.items {
+		r.Names = append(r.Names, string(it.Key))
+	}
+	return r
+}
+
+// submit hands a choice to the scheduler, with the embeddings that are there.
+func (a *answer) submit(r batch.Request, c *choice) error {
+	r.Next = c.next
+	h, err := a.p.sched.Submit(r)
+	switch {
+	case errors.Is(err, batch.ErrFull):
+		return openai.TooManyRequests(retryAfter, "more than %d requests wait for this worker", a.p.cfg.MaxWaiting)
+	case errors.Is(err, batch.ErrClosed):
+		return openai.Unavailable(retryAfter, "this worker is stopping")
+	case err != nil:
+		return openai.BadRequest("messages", "%v", err)
+	}
+	c.handle = h
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.handles = append(a.handles, h)
+	for i, held := range a.held {
+		if held.buf != nil {
+			h.Deliver(i, held.meta.Layout, held.payload(a.p.cfg.Protocol))
+		}
+	}
+	return nil
+}
+
+// await waits for embedding i and delivers it.
+func (a *answer) await(ctx context.Context, i int) {
+	it, err := a.item(ctx, i)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held[i] = it
+	for _, h := range a.handles {
+		if err != nil {
+			h.Fail(i, err)
+		} else {
+			h.Deliver(i, it.meta.Layout, it.payload(a.p.cfg.Protocol))
+		}
+	}
+}
+
+// end ends what is still in work, and waits for it.
+func (a *answer) end(cause error) {
+	for _, h := range a.handles {
+		h.Cancel(cause)
+	}
+	for _, h := range a.handles {
+		<-h.Done()
+	}
+}
+
+// release lets go of the embeddings.
+func (a *answer) release() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, h := range a.held {
+		if h.buf != nil {
+			h.buf.Release()
+			a.held[i] = held{}
+		}
+	}
+	a.p.cfg.Residents.settle()
+}
+
+// computed says that the model has seen all embeddings and will not look at them again.
+func (a *answer) computed() bool {
+	for _, c := range a.choices {
+		if c.handle == nil {
+			return false
+		}
+		select {
+		case <-c.handle.Released():
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// fault words the end of a request that the scheduler ended early.
+func (a *answer) fault(err error) error {
+	var bad *batch.ItemError
+	if errors.As(err, &bad) { // the engine looked before native code did
+		a.p.cfg.Residents.remove(a.entry.items[bad.Item].Key)
+		return &missingError{items: []int{bad.Item}, cause: bad.Err}
+	}
+	if errors.Is(err, batch.ErrClosed) {
+		return openai.Unavailable(retryAfter, "this worker is stopping")
+	}
+	return err
+}
