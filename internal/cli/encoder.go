@@ -132,7 +132,8 @@ func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.E
 	}
 	parts.add(func() error { resolver.Wait(); return nil })
 	sender, err := transport.NewSender(transport.SenderConfig{
-		Engine: spec.Engine, Cols: spec.Cols, Logger: p.log, Metrics: transport.NewMetrics(p.registry),
+		Engine: spec.Engine, Cols: spec.Cols, DType: spec.DType, Version: version, Arena: memory,
+		Logger: p.log, Metrics: transport.NewMetrics(p.registry),
 	})
 	if err != nil {
 		return nil, err

@@ -91,7 +91,8 @@ func newPrefill(ctx context.Context, cfg config.Config, p *process, eng engine.T
 	parts.add(func() error { kept.Close(); return nil })
 	residents := &prefill.Residents{Cache: kept}
 	receiver, err := transport.NewReceiver(transport.ReceiverConfig{
-		Arena: memory, Evict: residents.Evict, Listener: p.data, Engine: spec.Engine, Cols: spec.Cols,
+		Arena: memory, Evict: residents.Evict, Listener: p.data, Local: true,
+		Engine: spec.Engine, Cols: spec.Cols, DType: spec.DType, Version: version,
 		GrantTTL: time.Duration(own.PrepareTimeout), Logger: p.log, Metrics: transport.NewMetrics(p.registry),
 	})
 	if err != nil {

@@ -84,7 +84,8 @@ func (p *process) memory(key string, bytes config.Bytes, parts *closers) (*arena
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	parts.add(a.Close)
+	// Others may hold loans of it, or be writing into it still, through mappings of their own, which stay.
+	parts.add(a.Detach)
 	return a, nil
 }
 

@@ -16,6 +16,7 @@ var Table = map[string]Rule{
 	"openai":    {Layer: 0, Duty: "the chat-completions wire: scan, splice, SSE, errors"},
 
 	"arena":  {Layer: 1, Duty: "off-heap memory, Buf, quarantine, loans"},
+	"fdpass": {Layer: 1, Duty: "file descriptors over unix sockets, along with bytes"},
 	"media":  {Layer: 1, Duty: "bytes to checked pixels: sniff, limits, decode, orientation, digest; guarded fetch"},
 	"proxy":  {Layer: 1, Duty: "passes requests on: bodies in shared memory, answers event by event, errors without addresses"},
 	"route":  {Layer: 1, Duty: "peers, rendezvous hashing, bounded load: pure functions over snapshots"},

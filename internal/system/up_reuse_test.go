@@ -178,7 +178,7 @@ func (u *upRun) encodes(t *testing.T) float64 {
 func (u *upRun) checkReuse(t *testing.T, picture []byte) {
 	file := save(t, picture)
 	first, trailer, ok := strings.Cut(u.askCommand(t, "--encoder", "0", "--image", file, "Name the colour."), "\n\nimage 0: ")
-	if !ok || !strings.Contains(first, "red") || !strings.HasPrefix(trailer, "source=encoded encoder=encoder-0 road=tcp rows=16 ") {
+	if !ok || !strings.Contains(first, "red") || !strings.HasPrefix(trailer, "source=encoded encoder=encoder-0 road=loan rows=16 ") {
 		t.Errorf("first answer %q, then %q", first, trailer)
 	}
 	u.stored(t, "encoder-0", 1)

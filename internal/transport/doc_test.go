@@ -28,15 +28,21 @@ func TestWireDoc(t *testing.T) {
 	f("| %d | 1 | status", offStatus)
 	f("| %d | 16 | transfer id", offTransfer)
 	f("| %d | 4 | attempt", offAttempt)
-	f("| %d | 4 | reserved", offReserved0)
+	f("| %d | 4 | reserved", offReserved)
 	f("| %d | 8 | generation", offGeneration)
 	f("| %d | 8 | length of the body", offLength)
-	f("| %d | 8 | reserved", offReserved1)
+	f("| %d | 8 | XXH3-64 of the body", offCheck)
 	f("| %d | 8 | XXH3-64 of bytes 0..%d", offSum, offSum-1)
-	for i, name := range []string{"hello", "data", "ack", "cancel", "ping", "pong"} {
-		f("| %d | %s |", i+1, name)
+	for typ, name := range map[frameType]string{
+		frameHello: "hello", frameData: "data", frameAbandon: "abandon", framePing: "ping", framePong: "pong",
+		frameReserve: "reserve", frameGrant: "grant", frameComplete: "complete", frameCancel: "cancel",
+		frameRefresh: "refresh", frameCredit: "credit", frameRecall: "recall",
+	} {
+		f("| %d | %s |", typ, name)
 	}
-	for s := statusComplete; s <= statusCorrupt; s++ {
+	f("| %d | 8 | offset of the object", lendOffset)
+	f("| %d | 8 | length of the object", lendLength)
+	for s := statusComplete; s <= statusGo; s++ {
 		class := "none"
 		switch s.class() {
 		case ErrGone:

@@ -15,7 +15,8 @@ import (
 // WireVersion is the version of the frames. Peers of unlike versions refuse each other at hello.
 //
 //	1: hello, data, ack, cancel, ping, pong
-const WireVersion = 1
+//	2: reserve, grant, complete in the place of ack, abandon, refresh, credit, recall; loans
+const WireVersion = 2
 
 // A frame is a header of 64 bytes, little endian, and a body of the length it names. docs/wire.md
 // describes the same for readers.
@@ -23,35 +24,58 @@ const (
 	offMagic      = 0  // u32 "AFW1"
 	offVersion    = 4  // u16 WireVersion
 	offType       = 6  // u8 frame type
-	offStatus     = 7  // u8 status; 0 in all but ack and the answer to hello
+	offStatus     = 7  // u8 status; 0 in all but grant, complete and the receiver's hello
 	offTransfer   = 8  // [16]byte transfer id; 0 in hello, ping and pong
 	offAttempt    = 24 // u32 attempt of the transfer
-	offReserved0  = 28 // u32 0
+	offReserved   = 28 // u32 0
 	offGeneration = 32 // u64 generation of the receiver; 0 in the sender's hello
 	offLength     = 40 // u64 length of the body that follows the header
-	offReserved1  = 48 // u64 0
+	offCheck      = 48 // u64 XXH3-64 of a data frame's body; 0 where the object carries its own
 	offSum        = 56 // u64 XXH3-64 of bytes 0..55
 	headerBytes   = 64
 
 	frameMagic = 'A' | 'F'<<8 | 'W'<<16 | '1'<<24
 )
 
-// frameType says what a frame is for. Values are never reused.
+// The body of a sender's complete: where the object lies in the memory that its hello showed.
+const (
+	lendOffset = 0 // u64 first byte
+	lendLength = 8 // u64 bytes
+	lendBytes  = 16
+)
+
+// frameType says what a frame is for. Values are never reused; 3 was ack.
 type frameType uint8
 
 // Protocol flow. The sender dials. Both sides send one hello; a receiver that refuses puts a status
-// and a reason into its own and closes. Then the sender writes data, cancel and ping in any order,
-// and the receiver answers each data with one ack and each ping with one pong, in order.
+// and a reason into its own and closes. From then on the sender may name any transfer that it was
+// granted:
+//
+//	reserve ──► grant              an object is being made; from here on its sender must prove life
+//	data    ──► complete           the object, copied through the connection
+//	complete ─► complete, credit   the object, lent: credit follows when the receiver let go of it
+//	refresh ──► grant              the connection broke: where does the transfer stand?
+//	abandon                        the object will not come
+//	ping    ──► pong
+//
+// The receiver says cancel for a transfer that it no longer wants, and the sender recall for loans
+// that it needs back.
 const (
-	frameHello  frameType = 1 // both ways: JSON body {"engine","cols"}; the receiver's carries its generation
-	frameData   frameType = 2 // sender: body is one whole object
-	frameAck    frameType = 3 // receiver: status of one data frame, body is a reason as text
-	frameCancel frameType = 4 // sender: the transfer will not be written; no body, no answer
-	framePing   frameType = 5 // sender: no body
-	framePong   frameType = 6 // receiver: no body
+	frameHello    frameType = 1  // both ways: JSON; the receiver's carries its generation
+	frameData     frameType = 2  // sender: body is one whole object
+	frameAbandon  frameType = 4  // sender: the transfer will not be written; body is a reason as text
+	framePing     frameType = 5  // sender: no body
+	framePong     frameType = 6  // receiver: no body
+	frameReserve  frameType = 7  // sender: the transfer will be written; no body
+	frameGrant    frameType = 8  // receiver: answers reserve and refresh; body is a reason as text
+	frameComplete frameType = 9  // sender: where a lent object lies; receiver: status of a transfer, body is a reason as text
+	frameCancel   frameType = 10 // receiver: the transfer is no longer wanted; body is a reason as text
+	frameRefresh  frameType = 11 // sender: start over; no body
+	frameCredit   frameType = 12 // receiver: a loan is back; no body
+	frameRecall   frameType = 13 // sender: a loan is wanted back; no body
 )
 
-// maxTextBytes bounds the body of hello and ack, which is read into fresh memory.
+// maxTextBytes bounds the bodies that are text, which are read into fresh memory.
 const maxTextBytes = 4096
 
 // transferID names a transfer. It is random and never used twice.
@@ -78,6 +102,7 @@ type header struct {
 	Attempt    uint32
 	Generation uint64
 	Length     uint64
+	Check      uint64
 }
 
 // append appends the encoded header to b. A zero Version becomes WireVersion.
@@ -95,6 +120,7 @@ func (h header) append(b []byte) []byte {
 	le.PutUint32(f[offAttempt:], h.Attempt)
 	le.PutUint64(f[offGeneration:], h.Generation)
 	le.PutUint64(f[offLength:], h.Length)
+	le.PutUint64(f[offCheck:], h.Check)
 	le.PutUint64(f[offSum:], xxh3.Hash(f[:offSum]))
 	return append(b, f[:]...)
 }
@@ -109,8 +135,8 @@ func (e versionError) Error() string {
 	return fmt.Sprintf("peer speaks wire version %d, this process %d", e.got, WireVersion)
 }
 
-// parseHeader decodes f. Errors are errMalformed or a versionError.
-func parseHeader(f *[headerBytes]byte) (header, error) {
+// parseHeader decodes the first headerBytes of f. Errors are errMalformed or a versionError.
+func parseHeader(f []byte) (header, error) {
 	le := binary.LittleEndian
 	if m := le.Uint32(f[offMagic:]); m != frameMagic {
 		return header{}, fmt.Errorf("%w: magic %#08x, want %#08x", errMalformed, m, uint32(frameMagic))
@@ -121,10 +147,7 @@ func parseHeader(f *[headerBytes]byte) (header, error) {
 	if got, want := le.Uint64(f[offSum:]), xxh3.Hash(f[:offSum]); got != want {
 		return header{}, fmt.Errorf("%w: header sum %#016x, want %#016x", errMalformed, got, want)
 	}
-	if le.Uint32(f[offReserved0:]) != 0 || le.Uint64(f[offReserved1:]) != 0 {
-		return header{}, fmt.Errorf("%w: reserved bytes are not zero", errMalformed)
-	}
-	return header{
+	h := header{
 		Version:    le.Uint16(f[offVersion:]),
 		Type:       frameType(f[offType]),
 		Status:     status(f[offStatus]),
@@ -132,23 +155,31 @@ func parseHeader(f *[headerBytes]byte) (header, error) {
 		Attempt:    le.Uint32(f[offAttempt:]),
 		Generation: le.Uint64(f[offGeneration:]),
 		Length:     le.Uint64(f[offLength:]),
-	}, nil
+		Check:      le.Uint64(f[offCheck:]),
+	}
+	if le.Uint32(f[offReserved:]) != 0 || h.Check != 0 && h.Type != frameData {
+		return header{}, fmt.Errorf("%w: reserved bytes are not zero", errMalformed)
+	}
+	return h, nil
 }
 
 // readHeader reads one header. At the end of the stream it returns io.EOF.
 func readHeader(r io.Reader) (header, error) {
-	var f [headerBytes]byte
-	if _, err := io.ReadFull(r, f[:]); err != nil {
+	f := make([]byte, headerBytes)
+	if _, err := io.ReadFull(r, f); err != nil {
 		return header{}, err
 	}
-	return parseHeader(&f)
+	return parseHeader(f)
 }
 
-// readText reads the body of a hello or an ack.
+// readText reads a body that is text.
 func readText(r io.Reader, h header) ([]byte, error) {
 	if h.Length > maxTextBytes {
 		return nil, fmt.Errorf("%w: body of %d bytes in a frame of type %d, at most %d",
 			errMalformed, h.Length, h.Type, maxTextBytes)
+	}
+	if h.Length == 0 {
+		return nil, nil
 	}
 	b := make([]byte, h.Length)
 	_, err := io.ReadFull(r, b)
@@ -156,7 +187,7 @@ func readText(r io.Reader, h header) ([]byte, error) {
 }
 
 // appendText appends a whole frame whose body is text, cut to maxTextBytes.
-func appendText(b []byte, h header, text []byte) []byte {
+func appendText(b []byte, h header, text string) []byte {
 	text = text[:min(len(text), maxTextBytes)]
 	h.Length = uint64(len(text))
 	return append(h.append(b), text...)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"afterimage/internal/arena"
-	"afterimage/internal/control"
 	"afterimage/internal/embedding"
 )
 
@@ -23,6 +22,15 @@ func (r *receiver) Grant(ctx context.Context, wants []Want) ([]Ticket, error) {
 	if err != nil {
 		return nil, err
 	}
+	first := r.turn.TryAcquire(1) // nobody is in line
+	if first {
+		defer r.turn.Release(1)
+		out, err := r.issue(wants)
+		if !errors.Is(err, arena.ErrFull) {
+			r.m.grantWait.Observe(0)
+			return out, err
+		}
+	}
 	if !r.enter() {
 		return nil, ErrClosed
 	}
@@ -33,12 +41,18 @@ func (r *receiver) Grant(ctx context.Context, wants []Want) ([]Ticket, error) {
 	defer context.AfterFunc(r.ctx, func() { cancel(ErrClosed) })()
 
 	start := time.Now() // waiting for the turn counts: it is time without memory
-	bufs, err := r.reserve(ctx, wants)
+	if !first {
+		if r.turn.Acquire(ctx, 1) != nil {
+			return nil, r.noRoom(context.Cause(ctx), len(wants), total, time.Since(start))
+		}
+		defer r.turn.Release(1)
+	}
+	out, err := r.wait(ctx, wants)
 	r.m.grantWait.Observe(time.Since(start).Seconds())
 	if err != nil {
 		return nil, r.noRoom(err, len(wants), total, time.Since(start))
 	}
-	return r.issue(wants, bufs)
+	return out, nil
 }
 
 // enter makes Close wait for the caller, who must call wg.Done, unless it is too late for that.
@@ -74,17 +88,13 @@ func (r *receiver) checkWants(wants []Want) (int64, error) {
 	return total, nil
 }
 
-// reserve waits for its turn and then for room for all of wants. It holds nothing while it waits.
-func (r *receiver) reserve(ctx context.Context, wants []Want) ([]*arena.Buf, error) {
-	if err := r.turn.Acquire(ctx, 1); err != nil {
-		return nil, context.Cause(ctx)
-	}
-	defer r.turn.Release(1)
+// wait waits for room for all of wants. It holds nothing meanwhile but the turn.
+func (r *receiver) wait(ctx context.Context, wants []Want) ([]Ticket, error) {
 	for {
 		before := r.inUse()
-		bufs, err := r.tryReserve(wants)
+		out, err := r.issue(wants)
 		if !errors.Is(err, arena.ErrFull) {
-			return bufs, err
+			return out, err
 		}
 		if r.cfg.Evict != nil && r.cfg.Evict(wantedBytes(wants)) > 0 {
 			continue
@@ -118,22 +128,6 @@ func (r *receiver) inUse() int64 {
 	return st.Reserved + st.Committed
 }
 
-// tryReserve reserves all or nothing, at once.
-func (r *receiver) tryReserve(wants []Want) ([]*arena.Buf, error) {
-	bufs := make([]*arena.Buf, 0, len(wants))
-	for _, w := range wants {
-		b, err := r.cfg.Arena.Reserve(w.Bytes)
-		if err != nil {
-			for _, b := range bufs {
-				b.Abort()
-			}
-			return nil, err
-		}
-		bufs = append(bufs, b)
-	}
-	return bufs, nil
-}
-
 // noRoom says who waited for how much, and what the pool looked like.
 func (r *receiver) noRoom(err error, n int, total int64, waited time.Duration) error {
 	st := r.cfg.Arena.Stats()
@@ -141,36 +135,51 @@ func (r *receiver) noRoom(err error, n int, total int64, waited time.Duration) e
 		total, n, waited.Round(time.Millisecond), st.Capacity, st.Reserved+st.Committed, err)
 }
 
-// issue turns reserved memory into tickets.
-func (r *receiver) issue(wants []Want, bufs []*arena.Buf) ([]Ticket, error) {
+// issue makes a ticket for each want, or for none, at once. Rooms that are there are joined.
+func (r *receiver) issue(wants []Want) ([]Ticket, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		for _, b := range bufs {
-			b.Abort()
-		}
 		return nil, ErrClosed
 	}
+	rooms := make([]*room, len(wants))
+	var fresh []*room
+	for i, w := range wants {
+		rm := r.rooms[w]
+		if rm == nil {
+			buf, err := r.cfg.Arena.Reserve(w.Bytes)
+			if err != nil {
+				for _, rm := range fresh {
+					r.unlistLocked(rm)
+					rm.buf.Abort()
+				}
+				return nil, err
+			}
+			rm = &room{want: w, buf: buf}
+			fresh = append(fresh, rm)
+			r.rooms[w] = rm // so that an equal want of the same request joins it
+		}
+		rooms[i] = rm
+	}
+	r.m.joined.Add(float64(len(wants) - len(fresh)))
 	// Tickets of one request are independent from here on: each fails, expires and is claimed alone.
 	out := make([]Ticket, len(wants))
-	for i, w := range wants {
-		t := &ticket{r: r, want: w, attempt: 1, buf: bufs[i], done: make(chan struct{})}
-		rand.Read(t.id[:]) // never fails (crypto/rand)
-		r.live[t.id] = t
-		r.m.inFlight.WithLabelValues(sideReceiver).Inc()
-		t.timer = time.AfterFunc(r.cfg.GrantTTL, t.expire)
-		out[i] = t
+	for i, rm := range rooms {
+		out[i] = r.joinLocked(rm)
 	}
 	return out, nil
 }
 
-// Grant implements Ticket.
-func (t *ticket) Grant() control.Grant {
-	return control.Grant{
-		Address:    t.r.address,
-		Transfer:   t.id.String(),
-		Attempt:    t.attempt,
-		Generation: t.r.generation,
-		Bytes:      t.want.Bytes,
+// joinLocked makes a ticket of rm, which is ready at once if the object is there.
+func (r *receiver) joinLocked(rm *room) *ticket {
+	t := &ticket{r: r, room: rm, attempt: 1, done: make(chan struct{})}
+	rand.Read(t.id[:]) // never fails (crypto/rand)
+	rm.members = append(rm.members, t)
+	r.live[t.id] = t
+	r.n.inFlight.Inc()
+	t.timer = time.AfterFunc(r.cfg.GrantTTL, t.expire)
+	if rm.state == roomReady {
+		r.stepTicketLocked(t, evArrive, "", nil)
 	}
+	return t
 }

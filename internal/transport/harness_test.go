@@ -46,7 +46,7 @@ func newWorld(t *testing.T, n int, change ...func(*ReceiverConfig)) *world {
 	w := &world{t: t, pipe: pipe, from: newArena(t, 1<<20)}
 	cfg := ReceiverConfig{
 		Arena: newArena(t, int64(n*objectBytes(testRows))), Listener: pipe,
-		Engine: testEngine, Cols: testCols, Logger: slog.New(slog.DiscardHandler),
+		Engine: testEngine, Cols: testCols, DType: embedding.Float16, Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -92,7 +92,7 @@ func (w *world) wantInUse(want int64) {
 
 func (w *world) sender(change ...func(*SenderConfig)) Sender {
 	w.t.Helper()
-	cfg := SenderConfig{Engine: testEngine, Cols: testCols, Logger: slog.New(slog.DiscardHandler), Metrics: w.m}
+	cfg := SenderConfig{Engine: testEngine, Cols: testCols, DType: embedding.Float16, Logger: slog.New(slog.DiscardHandler), Metrics: w.m}
 	if w.pipe != nil {
 		cfg.Dial = w.pipe.Dial
 	}
@@ -253,15 +253,21 @@ func (p *rawPeer) read() (header, string) {
 // data returns the header of a data frame for tk.
 func data(tk *ticket) header {
 	return header{Type: frameData, Transfer: tk.id, Attempt: tk.attempt,
-		Generation: tk.r.generation, Length: uint64(tk.want.Bytes)}
+		Generation: tk.r.generation, Length: uint64(tk.room.want.Bytes)}
 }
 
-// wantAck reads one frame, which must be the ack of h with status st.
+// wantAck reads one frame, which must be the answer to the data frame h, with status st.
 func (p *rawPeer) wantAck(h header, st status) {
 	p.t.Helper()
+	p.wantAnswer(frameComplete, h, st)
+}
+
+// wantAnswer reads one frame, which must be of type typ, about the transfer of h, with status st.
+func (p *rawPeer) wantAnswer(typ frameType, h header, st status) {
+	p.t.Helper()
 	got, text := p.read()
-	if got.Type != frameAck || got.Transfer != h.Transfer || got.Attempt != h.Attempt || got.Status != st {
-		p.t.Errorf("got frame type %d, status %v (%s), want ack with %v", got.Type, got.Status, text, st)
+	if got.Type != typ || got.Transfer != h.Transfer || got.Attempt != h.Attempt || got.Status != st {
+		p.t.Errorf("got frame type %d, status %v (%s), want type %d with %v", got.Type, got.Status, text, typ, st)
 	}
 }
 

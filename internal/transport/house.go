@@ -3,72 +3,44 @@
 package transport
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"time"
 )
 
-// post queues a frame without a body for keepHouse.
-func (l *link) post(h header) {
-	l.mu.Lock()
-	l.outbox = h.append(l.outbox)
-	l.mu.Unlock()
-	select {
-	case l.posted <- struct{}{}:
-	default: // it has not looked since the last one
-	}
-}
+// lifeSign is how often a sender that owes an object proves that it lives: four times within the
+// receiver's patience.
+const lifeSign = 500 * time.Millisecond
 
-// keepHouse writes what is posted, pings, and breaks the link when the receiver owes an answer for too
-// long.
+// keepHouse pings, and breaks the link when the receiver owes an answer for too long.
 func (l *link) keepHouse() {
-	tick := time.NewTicker(l.s.cfg.PingInterval)
+	every := min(lifeSign, l.s.cfg.PingInterval)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
+	pinged := time.Now()
 	for {
 		select {
-		case <-l.posted:
-			l.writeOutbox()
-		case <-tick.C:
-			if silent := l.silence(); silent > l.s.cfg.PeerTimeout {
+		case now := <-tick.C:
+			silent, working := l.look(now)
+			if silent > l.s.cfg.PeerTimeout {
 				_ = l.fail(fmt.Errorf("receiver silent for %v", silent.Round(time.Second)))
 				return
 			}
-			l.post(header{Type: framePing})
+			if working || now.Sub(pinged) >= l.s.cfg.PingInterval {
+				l.post(header{Type: framePing})
+				pinged = now
+			}
 		case <-l.done:
 			return
 		}
 	}
 }
 
-// writeOutbox waits for the token, which each holder gives back within the deadline of its write.
-func (l *link) writeOutbox() {
-	select {
-	case l.token <- struct{}{}:
-	case <-l.done:
-		return
-	}
-	defer l.release()
-	l.mu.Lock()
-	out := l.outbox
-	l.outbox = nil
-	l.mu.Unlock()
-	_ = l.write(context.Background(), net.Buffers{out}) // an error has broken the link
-}
-
-// silence returns for how long the receiver has owed an answer.
-func (l *link) silence() time.Duration {
+// look returns for how long the receiver has owed an answer, and whether it waits for an object.
+func (l *link) look(now time.Time) (silent time.Duration, working bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.asked.IsZero() {
-		return 0
+	if !l.asked.IsZero() {
+		silent = now.Sub(l.asked)
 	}
-	return time.Since(l.asked)
-}
-
-// alive notes a sign of life.
-func (l *link) alive() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.asked = time.Time{}
+	return silent, len(l.calls)+len(l.vows) > 0
 }

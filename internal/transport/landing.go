@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
+	"github.com/zeebo/xxh3"
+
+	"afterimage/internal/arena"
 	"afterimage/internal/embedding"
 )
 
@@ -17,15 +19,18 @@ func (s *session) data(h header) error {
 	if h.Length > uint64(s.r.cfg.MaxFrameBytes) {
 		return fmt.Errorf("%w: data of %d bytes, at most %d", errMalformed, h.Length, s.r.cfg.MaxFrameBytes)
 	}
-	t, st, reason := s.r.admit(s, h)
-	if t != nil {
-		return s.land(t, h)
+	rm, st, reason := s.r.admit(s, h, h.Length)
+	if rm != nil {
+		return s.land(rm, h)
 	}
 	s.drop(dropReason(st))
 	if err := s.drain(int64(h.Length)); err != nil {
 		return err
 	}
-	return s.ack(h, st, reason)
+	if st != statusFollow { // it is answered when the other write has ended
+		s.reply(frameComplete, h, st, reason)
+	}
+	return nil
 }
 
 // dropReason names a dropped frame in metrics: data of a complete transfer is confirmed, but dropped.
@@ -36,11 +41,44 @@ func dropReason(st status) string {
 	return st.String()
 }
 
-// admit decides about a data frame. With a ticket, s owns the ticket's memory until it calls landed
-// or spilled; without, the status and its reason are the answer once the body is drained.
-func (r *receiver) admit(s *session, h header) (*ticket, status, string) {
+// admit decides about an object of n bytes. With a room, s owns its memory until it calls landed or
+// spilled; without, the status and its reason are the answer.
+func (r *receiver) admit(s *session, h header, n uint64) (*room, status, string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	t, st, reason := r.findLocked(h)
+	if t == nil {
+		return nil, st, reason
+	}
+	rm := t.room
+	if rm.author == nil {
+		rm.author = t
+	}
+	if rm.state == roomOpen && n != uint64(rm.want.Bytes) {
+		err := fmt.Errorf("granted %d bytes, frame has %d", rm.want.Bytes, n)
+		r.failLocked(t, statusSize.String(), err)
+		return nil, statusSize, err.Error()
+	}
+	if t.state != waiting && !t.ghost {
+		return nil, lateStatus(t.state), "transfer is " + t.state.String()
+	}
+	if r.stepRoomLocked(rm, evData, "", nil) != fill {
+		if rm.author == t {
+			return nil, statusBusy, "another connection is writing it"
+		}
+		s.adoptLocked(t)
+		t.awaits = true
+		return nil, statusFollow, ""
+	}
+	if t.sender != nil && t.sender != s { // reserved on a connection that is no more
+		s.adoptLocked(t)
+	}
+	rm.author, rm.writer, s.filling = t, s, rm
+	return rm, 0, ""
+}
+
+// findLocked returns the ticket that a frame names, or why there is none.
+func (r *receiver) findLocked(h header) (*ticket, status, string) {
 	if h.Generation != r.generation {
 		return nil, statusGeneration, fmt.Sprintf("generation is %d, frame has %d", r.generation, h.Generation)
 	}
@@ -54,71 +92,64 @@ func (r *receiver) admit(s *session, h header) (*ticket, status, string) {
 	if h.Attempt != t.attempt {
 		return nil, statusAttempt, fmt.Sprintf("attempt is %d, frame has %d", t.attempt, h.Attempt)
 	}
-	if t.state == granted && h.Length != uint64(t.want.Bytes) {
-		err := fmt.Errorf("granted %d bytes, frame has %d", t.want.Bytes, h.Length)
-		r.stepLocked(t, evFail, statusSize.String(), err)
-		return nil, statusSize, err.Error()
-	}
-	if late := t.state; r.stepLocked(t, evData, "", nil) != fill {
-		return nil, lateStatus(late), "transfer is " + late.String()
-	}
-	t.writer = s
 	return t, 0, ""
 }
 
-// land reads the object into the ticket's memory, checks it and answers.
-func (s *session) land(t *ticket, h header) error {
-	in := &steadyReader{nc: s.nc, timeout: s.r.cfg.WriterTimeout, set: func(by time.Time) error {
-		return s.r.extend(t, by)
-	}}
-	n, err := io.ReadFull(in, t.buf.Bytes())
+// land reads the object into the room's memory, checks it and answers.
+func (s *session) land(rm *room, h header) error {
+	obj := rm.buf.Bytes()
+	n, err := io.ReadFull(s.in, obj)
 	if err != nil {
-		return s.spill(t, h, n, err)
+		return s.spill(rm, h, n, err)
 	}
 	// Without the lock: checking sums 64 MiB in milliseconds. A cancel meanwhile shows in landed.
-	meta, err := s.r.open(t.want, t.buf.Bytes())
-	st, reason := s.r.landed(t, meta, err)
-	if st == statusCancelled || st == statusExpired {
-		s.drop(st.String())
+	meta, err := s.r.open(rm.want, obj)
+	if err == nil && h.Check != 0 && xxh3.Hash(obj) != h.Check {
+		err = fmt.Errorf("%w: the object does not match the sum that came with it", embedding.ErrCorrupt)
 	}
-	return s.ack(h, st, reason)
+	st, reason := s.landed(rm, nil, meta, err)
+	s.reply(frameComplete, h, st, reason)
+	return nil
 }
 
-// errLetGo: the ticket was cancelled or expired while its memory was being filled.
-var errLetGo = errors.New("transfer is no longer wanted")
-
-// extend moves the read deadline of a writer, unless the ticket wants its memory back: then the
-// deadline that interrupt set must stand.
-func (r *receiver) extend(t *ticket, by time.Time) error {
+// landed ends the writer's hold on the memory with the verdict on the object, which is in place, or in
+// loan.
+func (s *session) landed(rm *room, loan *arena.Buf, meta embedding.Meta, verdict error) (status, string) {
+	r := s.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if t.state != writing {
-		return errLetGo
-	}
-	return t.writer.nc.SetReadDeadline(by)
-}
-
-// landed ends the writer's hold on the memory with the verdict on the object.
-func (r *receiver) landed(t *ticket, meta embedding.Meta, verdict error) (status, string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	s.filling = nil
+	author := rm.author
 	if verdict != nil {
 		st := statusOf(verdict)
-		r.stepLocked(t, evFail, st.String(), verdict)
+		r.stepRoomLocked(rm, evFail, st.String(), verdict)
 		return st, verdict.Error()
 	}
-	t.meta = meta
-	if r.stepLocked(t, evComplete, "", nil) != commit {
-		return lateStatus(t.state), "transfer is " + t.state.String()
+	if rm.state == roomWriting && loan != nil {
+		rm.buf.Abort()
+		rm.buf = loan.Retain()
 	}
-	r.m.bytes.WithLabelValues(sideReceiver).Add(float64(t.want.Bytes))
+	rm.meta = meta
+	if r.stepRoomLocked(rm, evComplete, "", nil) != commit {
+		st := lateStatus(author.state)
+		s.drop(st.String())
+		return st, "transfer is " + author.state.String()
+	}
+	road := r.n.copied
+	if loan != nil {
+		road = r.n.lent
+	}
+	road.Add(float64(rm.want.Bytes))
+	if st := author.state; st != ready && st != claimed { // it served those who followed
+		return lateStatus(st), "transfer is " + st.String()
+	}
 	return statusComplete, ""
 }
 
-// spill ends the writer's hold on memory that holds only n bytes of its object. If it was the ticket
-// that let go, the rest of the body is drained and the connection lives; if the writer stalled or
-// died, the error closes it.
-func (s *session) spill(t *ticket, h header, n int, err error) error {
+// spill ends the writer's hold on memory that holds only n bytes of its object. If it was the room that
+// let go, the rest of the body is drained and the connection lives; if the writer stalled or died, the
+// error closes it.
+func (s *session) spill(rm *room, h header, n int, err error) error {
 	timeout := errors.Is(err, os.ErrDeadlineExceeded)
 	reason, cause := "disconnect", fmt.Errorf("writer %s left after %d of %d bytes: %w", s.nc.RemoteAddr(), n, h.Length, err)
 	if timeout {
@@ -126,55 +157,25 @@ func (s *session) spill(t *ticket, h header, n int, err error) error {
 			s.nc.RemoteAddr(), s.r.cfg.WriterTimeout, n, h.Length)
 	}
 	s.r.mu.Lock()
-	s.r.stepLocked(t, evFail, reason, cause)
-	end := t.state
+	s.filling = nil
+	author, dropped := rm.author, rm.state == roomDropped
+	s.r.stepRoomLocked(rm, evFail, reason, cause)
+	st := lateStatus(author.state)
 	s.r.mu.Unlock()
-	if end == failed || !timeout && !errors.Is(err, errLetGo) {
+	if !dropped || !timeout && !errors.Is(err, errLetGo) {
 		return cause
 	}
-	s.drop(lateStatus(end).String())
+	s.drop(st.String())
+	s.pace.moved = s.pace.moved.Add(-s.r.cfg.WriterTimeout) // the deadline is in the past
 	if err := s.drain(int64(h.Length) - int64(n)); err != nil {
 		return err
 	}
-	return s.ack(h, lateStatus(end), "transfer is "+end.String())
+	s.reply(frameComplete, h, st, "transfer is "+author.state.String())
+	return nil
 }
 
 // drain reads and forgets n bytes, so that the next frame is found.
 func (s *session) drain(n int64) error {
-	in := &steadyReader{nc: s.nc, timeout: s.r.cfg.WriterTimeout, set: s.nc.SetReadDeadline}
-	_, err := io.CopyN(io.Discard, in, n)
+	_, err := io.CopyN(io.Discard, s.in, n)
 	return err
-}
-
-// abandon takes a cancel frame: the sender will not write.
-func (r *receiver) abandon(s *session, h header) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t, ok := r.live[h.Transfer]
-	if !ok || h.Generation != r.generation || h.Attempt != t.attempt ||
-		r.stepLocked(t, evAbandon, "abandoned", errors.New("the sender gave up")) == ignore {
-		s.drop("late cancel")
-	}
-}
-
-// steadyReader reads from a peer that must make progress: each Read that returns bytes buys it
-// another timeout.
-type steadyReader struct {
-	nc interface{ Read([]byte) (int, error) }
-	// timeout is the longest silence; a silence of three quarters of it may already be too long,
-	// since deadlines are moved only four times per timeout. Moving one costs about as much as a
-	// small read.
-	timeout time.Duration
-	set     func(time.Time) error
-	moved   time.Time
-}
-
-func (r *steadyReader) Read(p []byte) (int, error) {
-	if now := time.Now(); now.Sub(r.moved) >= r.timeout/4 {
-		if err := r.set(now.Add(r.timeout)); err != nil {
-			return 0, err
-		}
-		r.moved = now
-	}
-	return r.nc.Read(p)
 }

@@ -4,220 +4,198 @@ package transport
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// A data frame may take writeGrace plus its size at slowestBytes per second to leave, so that a
-// receiver that stops reading is noticed, and a slow network is not.
-const (
-	writeGrace   = 5 * time.Second
-	slowestBytes = 4 << 20
-)
-
-// flight names a data frame that waits for its ack.
+// flight names a transfer on a connection.
 type flight struct {
 	id      transferID
 	attempt uint32
 }
 
-// answer is an ack.
+func (h header) flight() flight { return flight{h.Transfer, h.Attempt} }
+
+// answer is what a receiver says of a transfer, or why it never will.
 type answer struct {
 	status status
 	reason string
+	err    error // wraps ErrPeer; then the rest is not set
 }
 
-// link is one data connection of a sender. Any goroutine may send; one goroutine reads acks, one keeps
-// house: it writes small frames, so that no Send waits for them, and watches for signs of life.
+// call is somebody who waits for answers about a flight.
+type call struct{ answer chan answer }
+
+// link is one data connection of a sender. Any goroutine may send. One goroutine reads, one writes what
+// others queue, and one keeps house: it pings, and watches for signs of life.
 type link struct {
 	s          *sender
 	address    string
 	nc         net.Conn
+	near       *net.UnixConn // nc, when the receiver is on this host
+	lends      bool          // the receiver maps this process's arena
 	generation uint64        // of the receiver
-	token      chan struct{} // full while someone writes to nc; waiters are served in order
-	posted     chan struct{} // holds a value when the outbox has grown
+	wake       chan struct{} // holds a value when the queue has grown and nobody writes
 	done       chan struct{} // closed when the link is broken
 
-	mu      sync.Mutex // guards the fields below
-	err     error      // why it broke; wraps ErrPeer
-	waiting map[flight]chan answer
-	outbox  []byte // whole small frames that wait for the token
+	mu     sync.Mutex // guards the fields below
+	err    error      // why it broke; wraps ErrPeer
+	calls  map[flight]*call
+	vows   map[flight]*vow // reservations
+	queue  []parcel
+	busy   bool // somebody writes to nc
+	loans  loans
+	closed bool // the Sender has closed
 	// asked is when the first frame after the last sign of life was written; zero when the receiver
-	// owes nothing. Answers come in order, so any of them shows life. A cancel has none, but the next
-	// ping does.
+	// owes nothing.
 	asked time.Time
 }
 
-// newLink takes over nc after hello. Its two goroutines are started by dial.
-func newLink(s *sender, address string, nc net.Conn, generation uint64) *link {
-	return &link{
-		s: s, address: address, nc: nc, generation: generation,
-		token:   make(chan struct{}, 1),
-		posted:  make(chan struct{}, 1),
-		done:    make(chan struct{}),
-		waiting: make(map[flight]chan answer),
+// newLink takes over nc after hello. Its goroutines are started by dial.
+func newLink(s *sender, address string, nc net.Conn, generation uint64, lends bool) *link {
+	l := &link{
+		s: s, address: address, nc: nc, generation: generation, lends: lends,
+		wake:  make(chan struct{}, 1),
+		done:  make(chan struct{}),
+		calls: make(map[flight]*call),
+		vows:  make(map[flight]*vow),
+		loans: loans{bufs: make(map[flight]*loan)},
 	}
+	l.near, _ = nc.(*net.UnixConn)
+	return l
 }
 
-// send writes one object and waits for its ack.
-func (l *link) send(ctx context.Context, f flight, obj []byte) (reason string, err error) {
-	ack, err := l.expect(f)
-	if err != nil {
-		return "", err
-	}
-	defer l.forget(f)
-	if err := l.writeData(ctx, f, obj); err != nil {
-		return "", err
-	}
-	select {
-	case a := <-ack:
-		return a.result()
-	case <-l.done:
-	case <-ctx.Done():
-		l.post(l.cancelFrame(f))
-		return "", fmt.Errorf("waiting for the ack: %w", context.Cause(ctx))
-	}
-	// read may have handed an ack over just before the link broke; select would pick at random.
-	select {
-	case a := <-ack:
-		return a.result()
-	default:
-		return "", l.cause()
-	}
-}
-
-// result returns what Send reports for a: the name for metrics and the classed error.
-func (a answer) result() (string, error) {
-	class := a.status.class()
-	if class == nil {
-		return "", nil
-	}
-	return a.status.String(), fmt.Errorf("%w: receiver says %s: %s", class, a.status, a.reason)
-}
-
-// expect registers f, so that its ack finds its way.
-func (l *link) expect(f flight) (<-chan answer, error) {
+// begin registers f, so that answers find their way.
+func (l *link) begin(f flight) (*call, error) {
+	c := &call{answer: make(chan answer, 2)} // a grant and a complete
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
 		return nil, l.err
 	}
-	if l.waiting[f] != nil {
-		return nil, fmt.Errorf("%w: it is being sent already", ErrGone)
-	}
-	ack := make(chan answer, 1)
-	l.waiting[f] = ack
-	return ack, nil
+	l.calls[f] = c
+	return c, nil
 }
 
-// forget makes an ack that still comes a late one, which is counted and dropped, so that it can never
+// end makes an answer that still comes a late one, which is counted and dropped, so that it can never
 // be taken for that of another Send.
-func (l *link) forget(f flight) {
+func (l *link) end(f flight, c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.waiting, f)
+	if l.calls[f] == c {
+		delete(l.calls, f)
+	}
 }
 
-// writeData writes header and object in one call, after those who came first.
-func (l *link) writeData(ctx context.Context, f flight, obj []byte) error {
-	select {
-	case l.token <- struct{}{}:
-	case <-l.done:
-		return l.cause()
-	case <-ctx.Done():
-		l.post(l.cancelFrame(f))
-		return fmt.Errorf("waiting for the connection: %w", context.Cause(ctx))
-	}
-	defer l.release()
-	if ctx.Err() != nil { // select picks at random when both are ready
-		l.post(l.cancelFrame(f))
-		return fmt.Errorf("waiting for the connection: %w", context.Cause(ctx))
-	}
-	h := header{Type: frameData, Transfer: f.id, Attempt: f.attempt, Generation: l.generation, Length: uint64(len(obj))}
-	return l.write(ctx, net.Buffers{h.append(nil), obj})
+// abandon takes a flight out of the queue, and tells the receiver that it will not come.
+func (l *link) abandon(f flight, why string) {
+	l.mu.Lock()
+	l.unqueueLocked(f)
+	l.mu.Unlock()
+	l.postText(header{Type: frameAbandon, Transfer: f.id, Attempt: f.attempt, Generation: l.generation}, why)
 }
 
-// write needs the token. A frame that is cut short leaves the stream out of step, so whatever ends the
-// write early, ctx included, breaks the link.
-func (l *link) write(ctx context.Context, bufs net.Buffers) error {
-	size := 0
-	for _, b := range bufs {
-		size += len(b)
+// read takes frames from the receiver until its end of the connection is closed. A link that broke for
+// another reason is read on for as long as something is on loan: only the end of the connection says
+// that the receiver has let go.
+func (l *link) read() {
+	in := bufio.NewReader(l.nc)
+	for {
+		err := l.frame(in)
+		if err == nil {
+			continue
+		}
+		_ = l.fail(err)
+		for l.holdsLoans() && !ended(err) {
+			if errors.Is(err, errMalformed) {
+				_, err = io.Copy(io.Discard, in) // out of step: credits cannot be told
+				if err == nil {
+					err = io.EOF
+				}
+				continue
+			}
+			err = l.frame(in)
+		}
+		break
 	}
-	limit := writeGrace + time.Duration(size)*time.Second/slowestBytes
-	if err := l.nc.SetWriteDeadline(time.Now().Add(limit)); err != nil {
-		return l.fail(err)
-	}
-	// A blocked write ends only by its deadline, so that is what ctx moves.
-	interrupted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(interrupted)
-		_ = l.nc.SetWriteDeadline(time.Unix(1, 0)) // fails only on a closed connection
-	})
-	n, err := bufs.WriteTo(l.nc)
-	if !stop() {
-		<-interrupted // or the next writer would find its deadline in the past
-	}
-	if err != nil && ctx.Err() != nil {
-		_ = l.fail(fmt.Errorf("closed after a send was cancelled with %d of %d bytes written", n, size))
-		return fmt.Errorf("after %d of %d bytes: %w", n, size, context.Cause(ctx))
-	}
+	l.settle()
+}
+
+// ended tells the end of the peer's side of a connection from an error on this side.
+func ended(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) ||
+		errors.Is(err, net.ErrClosed)
+}
+
+// frame takes one frame.
+func (l *link) frame(in *bufio.Reader) error {
+	f, err := in.Peek(headerBytes)
 	if err != nil {
-		return l.fail(fmt.Errorf("after %d of %d bytes: %w", n, size, err))
+		return err
+	}
+	h, err := parseHeader(f)
+	if err != nil {
+		return err
+	}
+	_, _ = in.Discard(headerBytes) // they are buffered
+	text, err := readText(in, h)
+	if err != nil {
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.asked.IsZero() {
-		l.asked = time.Now()
+	l.asked = time.Time{} // a sign of life
+	switch h.Type {
+	case framePong:
+	case frameCredit:
+		l.creditLocked(h.flight())
+	case frameGrant, frameComplete:
+		l.answeredLocked(h.flight(), answer{status: h.Status, reason: string(text)})
+	case frameCancel:
+		l.cancelledLocked(h.flight(), string(text))
+	default:
+		return fmt.Errorf("%w: unexpected type %d", errMalformed, h.Type)
 	}
 	return nil
 }
 
-// release lets the next writer go.
-func (l *link) release() { <-l.token }
-
-func (l *link) cancelFrame(f flight) header {
-	return header{Type: frameCancel, Transfer: f.id, Attempt: f.attempt, Generation: l.generation}
-}
-
-// read takes frames from the receiver until the link breaks.
-func (l *link) read() {
-	in := bufio.NewReader(l.nc)
-	for {
-		h, err := readHeader(in)
-		var text []byte
-		if err == nil {
-			text, err = readText(in, h)
-		}
-		if err == nil && h.Type != frameAck && h.Type != framePong {
-			err = fmt.Errorf("%w: unexpected type %d", errMalformed, h.Type)
-		}
-		if err != nil {
-			_ = l.fail(err)
-			return
-		}
-		l.alive()
-		if h.Type == frameAck {
-			l.acked(flight{h.Transfer, h.Attempt}, answer{h.Status, string(text)})
-		}
+// answeredLocked wakes whoever waits for a. Nobody does after a cancel, and for a reservation.
+func (l *link) answeredLocked(f flight, a answer) {
+	if v := l.vows[f]; v != nil && a.status.class() != nil {
+		v.breakLocked()
 	}
-}
-
-// acked wakes the Send that waits for a. Nobody does after a cancel.
-func (l *link) acked(f flight, a answer) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	ack, ok := l.waiting[f]
-	if !ok {
-		l.s.m.dropped.WithLabelValues(sideSender, "late ack").Inc()
+	c := l.calls[f]
+	if c == nil {
+		if l.vows[f] == nil {
+			l.s.m.dropped.WithLabelValues(sideSender, "late answer").Inc()
+		}
 		return
 	}
-	delete(l.waiting, f) // a second ack is late
-	ack <- a             // never blocks: room for one, and only one comes
+	select {
+	case c.answer <- a:
+	default: // more answers than questions
+		l.s.m.dropped.WithLabelValues(sideSender, "late answer").Inc()
+	}
+}
+
+// cancelledLocked takes note that the receiver no longer wants an object.
+func (l *link) cancelledLocked(f flight, why string) {
+	l.unqueueLocked(f)
+	if v := l.vows[f]; v != nil {
+		v.breakLocked()
+	}
+	if c := l.calls[f]; c != nil {
+		select {
+		case c.answer <- answer{status: statusCancelled, reason: why}:
+		default:
+		}
+	}
 }
 
 // fail breaks the link, once, and returns why it is broken.
@@ -229,14 +207,42 @@ func (l *link) fail(cause error) error {
 		return l.err
 	}
 	l.err = fmt.Errorf("%w: %w", ErrPeer, cause)
-	n := len(l.waiting)
+	n := len(l.calls)
+	for _, c := range l.calls {
+		select {
+		case c.answer <- answer{err: l.err}:
+		default: // it has two answers already, which say more
+		}
+	}
+	for _, v := range l.vows {
+		v.breakLocked()
+	}
+	queue := l.queue
+	l.queue = nil
+	keep := len(l.loans.bufs) > 0
 	l.mu.Unlock()
 	close(l.done)
-	l.nc.Close()
+	for _, p := range queue {
+		p.release()
+	}
+	if keep {
+		_ = l.near.CloseWrite() // the receiver sees an end, and closes when the last loan is back
+	} else {
+		l.nc.Close()
+	}
 	if !errors.Is(cause, ErrClosed) {
 		l.s.log.Info("data connection broke", "address", l.address, "err", cause, "sends_failed", n)
 	}
 	return l.cause()
+}
+
+// shut closes the connection, whatever is on loan.
+func (l *link) shut() {
+	_ = l.fail(ErrClosed)
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.nc.Close()
 }
 
 // cause returns why the link is broken.
@@ -244,4 +250,15 @@ func (l *link) cause() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
+}
+
+// unqueueLocked takes a flight's object out of the queue, unless it is being written.
+func (l *link) unqueueLocked(f flight) {
+	for i := range l.queue {
+		if p := &l.queue[i]; p.flight == f && p.buf != nil {
+			p.release()
+			l.queue = append(l.queue[:i], l.queue[i+1:]...)
+			return
+		}
+	}
 }

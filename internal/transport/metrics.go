@@ -10,15 +10,34 @@ const (
 	sideSender   = "sender"
 )
 
+// The values of the label "road".
+const (
+	roadCopy = "copy" // through the connection
+	roadLoan = "loan" // by reference, in the sender's memory
+)
+
 // Metrics counts what a Receiver and a Sender do. One Metrics may serve both; the label "side" tells
 // them apart.
 type Metrics struct {
 	transfers *prometheus.CounterVec // side, result, reason
-	bytes     *prometheus.CounterVec // side; payload bytes of completed transfers
+	bytes     *prometheus.CounterVec // side, road; payload bytes of completed transfers
+	wire      *prometheus.CounterVec // side; bytes that were read from, or written to, connections
 	dropped   *prometheus.CounterVec // side, reason; frames that were read and thrown away
 	inFlight  *prometheus.GaugeVec   // side; receiver: granted and unclaimed; sender: Sends that run
 	conns     *prometheus.GaugeVec   // side; open connections past hello
+	loans     *prometheus.GaugeVec   // side; bytes on loan
+	joined    prometheus.Counter     // tickets that share the room of another
 	grantWait prometheus.Histogram   // seconds that a request waited for memory
+
+}
+
+// series are those of one side, so that hot paths look up no labels.
+type series struct {
+	done         prometheus.Counter // transfers that went well
+	copied, lent prometheus.Counter // bytes
+	wire         prometheus.Counter
+	inFlight     prometheus.Gauge
+	loans        prometheus.Gauge
 }
 
 // NewMetrics registers with reg, which may be nil for metrics that nobody reads.
@@ -31,10 +50,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		transfers: counter("transfers_total", "Transfers that ended, by result and reason.", "side", "result", "reason"),
-		bytes:     counter("bytes_total", "Object bytes of completed transfers.", "side"),
+		bytes:     counter("bytes_total", "Object bytes of completed transfers: copied, or lent.", "side", "road"),
+		wire:      counter("wire_bytes_total", "Bytes read from data connections (receiver), written to them (sender).", "side"),
 		dropped:   counter("dropped_frames_total", "Frames dropped, by reason.", "side", "reason"),
 		inFlight:  gauge("in_flight", "Transfers granted and not yet claimed (receiver), sends that run (sender)."),
 		conns:     gauge("connections", "Open data connections."),
+		loans:     gauge("loan_bytes", "Bytes of the peers' memory on loan here (receiver), of this process's memory lent (sender)."),
+		joined: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "afterimage_transport_joined_total",
+			Help: "Grants that took no memory, since the same object was coming already or unclaimed.",
+		}),
 		grantWait: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "afterimage_transport_grant_wait_seconds",
 			Help:    "Time that a request waited for memory for its objects.",
@@ -42,7 +67,20 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.transfers, m.bytes, m.dropped, m.inFlight, m.conns, m.grantWait)
+		reg.MustRegister(m.transfers, m.bytes, m.wire, m.dropped, m.inFlight, m.conns, m.loans, m.joined, m.grantWait)
 	}
 	return m
+}
+
+// side returns the series of a side, which show 0 from then on.
+func (m *Metrics) side(name string) *series {
+	result := "complete"
+	if name == sideReceiver {
+		result = "claimed"
+	}
+	return &series{
+		done:   m.transfers.WithLabelValues(name, result, ""),
+		copied: m.bytes.WithLabelValues(name, roadCopy), lent: m.bytes.WithLabelValues(name, roadLoan),
+		wire: m.wire.WithLabelValues(name), inFlight: m.inFlight.WithLabelValues(name), loans: m.loans.WithLabelValues(name),
+	}
 }

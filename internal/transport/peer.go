@@ -4,6 +4,7 @@ package transport
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -88,8 +89,10 @@ func (s *sender) dial(p *peer, d *dialing, address string, pause time.Duration) 
 	}
 	p.failures = 0
 	p.link, d.link = l, l
+	s.links[l] = struct{}{}
 	s.m.conns.WithLabelValues(sideSender).Inc()
 	s.wg.Go(l.read)
+	s.wg.Go(l.pump)
 	s.wg.Go(l.keepHouse)
 }
 
@@ -98,7 +101,8 @@ func backoff(n int) time.Duration {
 	return min(firstPause<<min(n-1, 10), maxPause)
 }
 
-// open dials address and exchanges hellos.
+// open dials address and exchanges hellos. If the receiver turns out to run on this host, it goes on to
+// the socket where loans are taken.
 func (s *sender) open(address string, pause time.Duration) (*link, error) {
 	if pause > 0 {
 		select {
@@ -113,51 +117,52 @@ func (s *sender) open(address string, pause time.Duration) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
+	tune(nc)
+	if s.cfg.TLS != nil {
+		nc = tls.Client(nc, s.tlsFor(address))
+	}
 	defer context.AfterFunc(s.ctx, func() { nc.Close() })() // Close need not wait for a mute peer
-	generation, err := s.greet(nc)
+	their, generation, err := s.hail(nc, nil)
 	if err != nil {
 		nc.Close()
-		return nil, err
+		return nil, fitsTLS(err)
 	}
-	return newLink(s, address, nc, generation), nil
+	if s.cfg.Arena != nil && their.Socket != "" && s.me.near(their.place) {
+		if l, err := s.openNear(ctx, address, their.Socket, generation); err == nil {
+			nc.Close()
+			return l, nil
+		} else if errors.Is(err, ErrRefused) {
+			nc.Close()
+			return nil, err
+		} else {
+			s.log.Warn("a receiver of this host takes no loans", "address", address, "err", err)
+		}
+	}
+	return newLink(s, address, nc, generation, false), nil
 }
 
-// greet exchanges hellos and returns the receiver's generation.
-func (s *sender) greet(nc net.Conn) (uint64, error) {
-	if err := nc.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
-		return 0, err
-	}
-	if _, err := nc.Write(appendText(nil, header{Type: frameHello}, s.me.encode())); err != nil {
-		return 0, fmt.Errorf("hello: %w", err)
-	}
-	h, err := readHeader(nc)
-	var foreign versionError
-	if errors.As(err, &foreign) {
-		return 0, fmt.Errorf("%w: %w", ErrRefused, err)
-	}
+// openNear connects to a receiver of this host. Its name was given by whoever answered at address, so
+// the process there must be the same, and the same user's.
+func (s *sender) openNear(ctx context.Context, address, socket string, generation uint64) (*link, error) {
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, "unix", socket)
 	if err != nil {
-		return 0, fmt.Errorf("hello: %w", err)
+		return nil, err
 	}
-	if h.Type != frameHello {
-		return 0, fmt.Errorf("hello: %w: answered by type %d", errMalformed, h.Type)
+	defer context.AfterFunc(s.ctx, func() { nc.Close() })()
+	if err = sameUser(nc.(*net.UnixConn)); err == nil {
+		tune(nc)
+		var their hello
+		var got uint64
+		if their, got, err = s.hail(nc, s.cfg.Arena); err == nil && got == generation {
+			return newLink(s, address, nc, generation, their.Borrows), nil
+		}
+		if err == nil {
+			err = fmt.Errorf("generation %d answers at %s, %d at %s", got, socket, generation, address)
+		}
 	}
-	text, err := readText(nc, h)
-	if err != nil {
-		return 0, fmt.Errorf("hello: %w", err)
-	}
-	// The receiver's reason names both values; where it saw no difference, this side may.
-	if h.Status != statusComplete {
-		return 0, fmt.Errorf("%w: %s", ErrRefused, text)
-	}
-	their, err := parseHello(text)
-	if err != nil {
-		return 0, err
-	}
-	if err := s.me.fits(their); err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrRefused, err)
-	}
-	// From here on reads wait as long as they like: keepHouse watches the silence.
-	return h.Generation, nc.SetDeadline(time.Time{})
+	nc.Close()
+	return nil, err
 }
 
 // drop forgets a link, so that the next Send dials. Nothing else of its peer is worth keeping; a worker
@@ -169,4 +174,11 @@ func (s *sender) drop(l *link) {
 		delete(s.peers, l.address)
 		s.m.conns.WithLabelValues(sideSender).Dec()
 	}
+}
+
+// forget ends a link whose connection is closed.
+func (s *sender) forget(l *link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.links, l)
 }

@@ -5,6 +5,7 @@ package transport
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,86 +16,19 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"afterimage/internal/arena"
 	"afterimage/internal/embedding"
 )
 
-// ReceiverConfig configures a Receiver. Arena, Engine, Cols and one of Listener and Address are
-// required; other zero values mean the default that the field names.
-type ReceiverConfig struct {
-	// Arena is the memory that is granted. Others may use it too; grants wait for what they leave.
-	Arena *arena.Arena
-	// Evict gives memory of the arena back that is kept in reserve, for a grant of so many bytes that has
-	// found no room, and returns how many bytes came back. It is asked again after each attempt, until it
-	// returns 0; then the grant waits. nil: nothing is kept. It must not block.
-	Evict func(bytes int64) (freed int64)
-	// Listener takes data connections; the Receiver closes it. nil listens on Address.
-	Listener net.Listener
-	Address  string // host:port, TCP
-	// Advertise is the host:port that grants name, where it differs from the listener's address.
-	Advertise string
-	Engine    string // must be equal on both sides
-	Cols      int    // likewise
-	// MaxFrameBytes is the largest body of a data frame; a larger one closes its connection. Default:
-	// the arena's capacity.
-	MaxFrameBytes int64
-	// GrantTTL is how long a transfer lives that nobody waits for. Default 30 s.
-	GrantTTL time.Duration
-	// WriterTimeout is how long a writer may make no progress within a frame. Default 2 s.
-	WriterTimeout time.Duration
-	// IdleTimeout closes a connection that sends no frame. Default 60 s; senders ping every 5 s.
-	IdleTimeout time.Duration
-	Logger      *slog.Logger // default: slog.Default()
-	Metrics     *Metrics     // default: not exported
-}
-
-// Validate names the first field that cannot be used.
-func (c ReceiverConfig) Validate() error {
-	switch {
-	case c.Arena == nil:
-		return errors.New("transport: receiver without an arena")
-	case c.Listener == nil && c.Address == "":
-		return errors.New("transport: receiver without a listener or an address")
-	case c.Engine == "":
-		return errors.New("transport: receiver without an engine name")
-	case c.Cols <= 0:
-		return fmt.Errorf("transport: receiver with %d columns", c.Cols)
-	case c.MaxFrameBytes < 0 || c.GrantTTL < 0 || c.WriterTimeout < 0 || c.IdleTimeout < 0:
-		return errors.New("transport: receiver with a negative limit")
-	}
-	return nil
-}
-
-func (c ReceiverConfig) withDefaults() ReceiverConfig {
-	setDefault(&c.MaxFrameBytes, c.Arena.Stats().Capacity)
-	setDefault(&c.GrantTTL, 30*time.Second)
-	setDefault(&c.WriterTimeout, 2*time.Second)
-	setDefault(&c.IdleTimeout, time.Minute)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-	if c.Metrics == nil {
-		c.Metrics = NewMetrics(nil)
-	}
-	return c
-}
-
-// setDefault replaces a zero value.
-func setDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
-}
-
-// receiver implements Receiver. One goroutine accepts, one per connection reads.
+// receiver implements Receiver. One goroutine per listener accepts, two per connection read and write.
 type receiver struct {
 	cfg        ReceiverConfig
 	log        *slog.Logger
 	m          *Metrics
+	n          *series
 	me         hello
 	generation uint64
 	address    string
+	listeners  []net.Listener
 	// open checks an object in place. It is Protocol.Open but in tests of the frames.
 	open func(Want, []byte) (embedding.Meta, error)
 
@@ -103,11 +37,12 @@ type receiver struct {
 	turn *semaphore.Weighted
 	ctx  context.Context // ends at Close
 	stop context.CancelFunc
-	wg   sync.WaitGroup // accept loop, sessions, and Grants that run
+	wg   sync.WaitGroup // accept loops, sessions, and Grants that run
 
-	mu       sync.Mutex // guards the fields below and all tickets; the arena's lock may be taken under it
+	mu       sync.Mutex // guards the fields below, all rooms and tickets; locks of arenas and outboxes may be taken under it
 	closed   bool
-	live     map[transferID]*ticket // not yet terminal
+	live     map[transferID]*ticket // those that a sender may still name
+	rooms    map[Want]*room         // those that a Grant may join
 	past     tombstones
 	sessions map[*session]struct{}
 }
@@ -131,19 +66,31 @@ func newReceiver(cfg ReceiverConfig) (*receiver, error) {
 	}
 	setDefault(&cfg.Advertise, cfg.Listener.Addr().String())
 	r := &receiver{
-		cfg: cfg, log: cfg.Logger, m: cfg.Metrics,
-		me:         hello{Engine: cfg.Engine, Cols: cfg.Cols},
+		cfg: cfg, log: cfg.Logger, m: cfg.Metrics, n: cfg.Metrics.side(sideReceiver),
+		me: hello{Engine: cfg.Engine, Model: cfg.Model, Cols: cfg.Cols, DType: cfg.DType, Keys: keyVersion,
+			Version: cfg.Version, place: here()},
 		generation: newGeneration(),
 		address:    cfg.Advertise,
+		listeners:  []net.Listener{cfg.Listener},
 		open:       openObject,
 		turn:       semaphore.NewWeighted(1),
 		live:       make(map[transferID]*ticket),
-		past:       tombstones{states: make(map[transferID]state)},
+		rooms:      make(map[Want]*room),
+		past:       tombstones{states: make(map[transferID]ticketState)},
 		sessions:   make(map[*session]struct{}),
 	}
+	if cfg.Local {
+		ln, name, err := listenNear()
+		if err != nil {
+			return nil, errors.Join(err, cfg.Listener.Close())
+		}
+		r.me.Socket = name
+		r.listeners = append(r.listeners, ln)
+	}
 	r.ctx, r.stop = context.WithCancel(context.Background())
-	r.m.inFlight.WithLabelValues(sideReceiver) // shows 0 from the start
-	r.wg.Go(r.accept)
+	for _, ln := range r.listeners {
+		r.wg.Go(func() { r.accept(ln) })
+	}
 	return r, nil
 }
 
@@ -172,28 +119,30 @@ func (r *receiver) Close() error {
 	// Waiters learn at once. Memory that a writer holds comes back when its session ends, which closing
 	// the connection brings about.
 	for _, t := range r.live {
-		r.stepLocked(t, evCancel, "closed", ErrClosed)
+		r.stepTicketLocked(t, evCancel, "closed", ErrClosed)
 	}
 	for s := range r.sessions {
-		s.nc.Close()
+		s.interrupt()
 	}
 	r.mu.Unlock()
 	r.stop()
-	var err error
+	var errs []error
 	if first {
-		err = r.cfg.Listener.Close()
+		for _, ln := range r.listeners {
+			errs = append(errs, ln.Close())
+		}
 	}
 	r.wg.Wait()
-	return err
+	return errors.Join(errs...)
 }
 
 // accept takes connections until the listener closes. An error that may pass, such as too many open
 // files, is retried with a growing pause.
-func (r *receiver) accept() {
+func (r *receiver) accept(ln net.Listener) {
 	const maxPause = time.Second
 	pause := 5 * time.Millisecond
 	for {
-		nc, err := r.cfg.Listener.Accept()
+		nc, err := ln.Accept()
 		if err == nil {
 			pause = 5 * time.Millisecond
 			r.serve(nc)
@@ -214,7 +163,12 @@ func (r *receiver) accept() {
 
 // serve starts a session, unless the Receiver is closed.
 func (r *receiver) serve(nc net.Conn) {
-	s := &session{r: r, nc: nc, log: r.log.With("peer", nc.RemoteAddr().String())}
+	tune(nc)
+	near, _ := nc.(*net.UnixConn)
+	if r.cfg.TLS != nil && near == nil {
+		nc = tls.Server(nc, r.cfg.TLS) // the handshake is part of the first read
+	}
+	s := newSession(r, nc, near)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -223,11 +177,6 @@ func (r *receiver) serve(nc net.Conn) {
 	}
 	// Under mu, so that Close either sees the session or stops it from starting.
 	r.sessions[s] = struct{}{}
-	r.wg.Go(func() {
-		s.run()
-		nc.Close()
-		r.mu.Lock()
-		delete(r.sessions, s)
-		r.mu.Unlock()
-	})
+	r.wg.Go(s.run)
+	r.wg.Go(s.answers.run)
 }

@@ -114,11 +114,11 @@ func TestT12Malformed(t *testing.T) {
 	fixed := func(b []byte) func(*ticket) []byte { return func(*ticket) []byte { return b } }
 	f("random bytes instead of hello", false, fixed(noise))
 	f("data before hello", false, func(tk *ticket) []byte { return data(tk).append(nil) })
-	f("hello that is no JSON", false, fixed(appendText(nil, header{Type: frameHello}, []byte("{"))))
+	f("hello that is no JSON", false, fixed(appendText(nil, header{Type: frameHello}, "{")))
 	f("huge hello", false, fixed(header{Type: frameHello, Length: 1 << 40}.append(nil)))
 	f("random bytes", true, fixed(noise))
 	f("second hello", true, fixed(header{Type: frameHello}.append(nil)))
-	f("ack from a sender", true, fixed(header{Type: frameAck}.append(nil)))
+	f("grant from a sender", true, fixed(header{Type: frameGrant}.append(nil)))
 	f("unknown type", true, fixed(header{Type: 200}.append(nil)))
 	f("ping with a body", true, fixed(header{Type: framePing, Length: 1}.append(nil)))
 	f("huge length", true, func(tk *ticket) []byte {
@@ -372,14 +372,14 @@ func TestSenderGivesUp(t *testing.T) {
 		defer p.nc.Close()
 		tk := w.grant(want("a"))[0]
 		h := data(tk)
-		h.Type, h.Length = frameCancel, 0
+		h.Type, h.Length = frameAbandon, 0
 		p.write(h.append(nil))
 		if _, _, err := tk.Wait(context.Background()); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "gave up") {
 			t.Errorf("wait: %v", err)
 		}
 		p.write(h.append(nil))
 		p.wantAlive()
-		w.wantDropped("late cancel", 1)
+		w.wantDropped("late abandon", 1)
 	})
 }
 
@@ -424,7 +424,7 @@ func TestCloseWhileBusy(t *testing.T) {
 }
 
 func TestTombstonesAreBounded(t *testing.T) {
-	p := tombstones{states: make(map[transferID]state)}
+	p := tombstones{states: make(map[transferID]ticketState)}
 	id := func(i int) transferID { return transferID{byte(i), byte(i >> 8)} }
 	for i := range maxTombstones + 10 {
 		p.add(id(i), claimed)

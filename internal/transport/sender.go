@@ -7,75 +7,31 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
+	"maps"
+	"slices"
 	"sync"
-	"time"
 
 	"afterimage/internal/arena"
 	"afterimage/internal/control"
 )
-
-// SenderConfig configures a Sender. Engine and Cols are required; other zero values mean the default
-// that the field names.
-type SenderConfig struct {
-	Engine string // must be equal on both sides
-	Cols   int    // likewise
-	// Dial opens a connection. Default: net.Dialer.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// DialTimeout bounds Dial. Default 2 s.
-	DialTimeout time.Duration
-	// PingInterval is how often a connection is asked for a sign of life. Default 5 s.
-	PingInterval time.Duration
-	// PeerTimeout is how long a receiver may owe an answer to a frame that was written; then its
-	// connection counts as broken. It is looked at once per PingInterval. Default 15 s.
-	PeerTimeout time.Duration
-	Logger      *slog.Logger // default: slog.Default()
-	Metrics     *Metrics     // default: not exported
-}
-
-// Validate names the first field that cannot be used.
-func (c SenderConfig) Validate() error {
-	switch {
-	case c.Engine == "":
-		return errors.New("transport: sender without an engine name")
-	case c.Cols <= 0:
-		return fmt.Errorf("transport: sender with %d columns", c.Cols)
-	case c.DialTimeout < 0 || c.PingInterval < 0 || c.PeerTimeout < 0:
-		return errors.New("transport: sender with a negative limit")
-	}
-	return nil
-}
-
-func (c SenderConfig) withDefaults() SenderConfig {
-	if c.Dial == nil {
-		c.Dial = new(net.Dialer).DialContext
-	}
-	setDefault(&c.DialTimeout, 2*time.Second)
-	setDefault(&c.PingInterval, 5*time.Second)
-	setDefault(&c.PeerTimeout, 15*time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-	if c.Metrics == nil {
-		c.Metrics = NewMetrics(nil)
-	}
-	return c
-}
 
 // sender implements Sender: one connection per address, opened by the first Send and kept.
 type sender struct {
 	cfg SenderConfig
 	log *slog.Logger
 	m   *Metrics
+	n   *series
 	me  hello
 
 	ctx  context.Context // ends at Close
 	stop context.CancelFunc
-	wg   sync.WaitGroup // dials, and two goroutines per link
+	wg   sync.WaitGroup // dials, reservations, and three goroutines per link
 
 	mu     sync.Mutex // guards the fields below and all peers; taken before link.mu
 	closed bool
 	peers  map[string]*peer
+	links  map[*link]struct{} // whose connection is open, broken ones with loans included
+	runs   map[runKey]*run
 }
 
 // NewSender returns a Sender that has no connection yet.
@@ -85,48 +41,106 @@ func NewSender(cfg SenderConfig) (Sender, error) {
 	}
 	cfg = cfg.withDefaults()
 	s := &sender{
-		cfg: cfg, log: cfg.Logger, m: cfg.Metrics,
-		me:    hello{Engine: cfg.Engine, Cols: cfg.Cols},
+		cfg: cfg, log: cfg.Logger, m: cfg.Metrics, n: cfg.Metrics.side(sideSender),
+		me: hello{Engine: cfg.Engine, Model: cfg.Model, Cols: cfg.Cols, DType: cfg.DType, Keys: keyVersion,
+			Version: cfg.Version, place: here()},
 		peers: make(map[string]*peer),
+		links: make(map[*link]struct{}),
+		runs:  make(map[runKey]*run),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.m.inFlight.WithLabelValues(sideSender) // shows 0 from the start
 	return s, nil
 }
 
 // Send implements Sender.
 func (s *sender) Send(ctx context.Context, g control.Grant, buf *arena.Buf) error {
-	running := s.m.inFlight.WithLabelValues(sideSender)
-	running.Inc()
-	defer running.Dec()
-	reason, err := s.deliver(ctx, g, buf.Bytes())
-	s.m.transfers.WithLabelValues(sideSender, resultOf(err), reason).Inc()
+	s.n.inFlight.Inc()
+	defer s.n.inFlight.Dec()
+	reason, err := s.join(ctx, g, buf)
 	if err != nil {
+		s.m.transfers.WithLabelValues(sideSender, resultOf(err), reason).Inc()
 		return fmt.Errorf("send of transfer %s to %s: %w", g.Transfer, g.Address, err)
 	}
-	s.m.bytes.WithLabelValues(sideSender).Add(float64(buf.Len()))
+	s.n.done.Inc()
 	return nil
 }
 
-// deliver does the work of Send. reason is the receiver's status, where there is one.
-func (s *sender) deliver(ctx context.Context, g control.Grant, obj []byte) (reason string, err error) {
+// runKey names a transfer at a sender.
+type runKey struct {
+	address string
+	flight
+}
+
+// run is a Send at work, which equal ones join.
+type run struct {
+	buf    *arena.Buf
+	joined int           // guarded by sender.mu
+	done   chan struct{} // closed when the fields below are set
+	over   bool          // its caller gave up, and nobody knows the outcome
+	reason string
+	err    error
+}
+
+// join delivers buf, or waits for a Send that does so already. When the caller that leads gives up, one
+// that joined takes over.
+func (s *sender) join(ctx context.Context, g control.Grant, buf *arena.Buf) (reason string, err error) {
 	id, err := parseTransfer(g.Transfer)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrGone, err)
 	}
-	if len(obj) != g.Bytes {
-		return statusSize.String(), fmt.Errorf("%w: object has %d bytes, the grant is for %d", ErrRejected, len(obj), g.Bytes)
+	if buf.Len() != g.Bytes {
+		return statusSize.String(), fmt.Errorf("%w: object has %d bytes, the grant is for %d", ErrRejected, buf.Len(), g.Bytes)
 	}
-	l, err := s.connect(ctx, g.Address)
-	if err != nil {
-		return "", err
+	key := runKey{g.Address, flight{id, g.Attempt}}
+	for {
+		r, leads := s.enter(key, buf)
+		if leads {
+			return s.lead(ctx, key, r, g)
+		}
+		if r.buf != buf {
+			return "conflict", fmt.Errorf("%w: another object is being sent as this transfer", ErrRejected)
+		}
+		select {
+		case <-r.done:
+			if !r.over {
+				return r.reason, r.err
+			}
+		case <-ctx.Done():
+			return "", fmt.Errorf("waiting for an equal send: %w", context.Cause(ctx))
+		}
 	}
-	// A grant of a process that has restarted is void: its bytes need not travel to learn that.
-	if l.generation != g.Generation {
-		return statusGeneration.String(), fmt.Errorf("%w: granted by generation %d, %d answers there",
-			ErrGone, g.Generation, l.generation)
+}
+
+// enter returns the run of a transfer, and whether the caller leads it.
+func (s *sender) enter(key runKey, buf *arena.Buf) (r *run, leads bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.runs[key]; r != nil {
+		if r.buf == buf {
+			r.joined++
+		}
+		return r, false
 	}
-	return l.send(ctx, flight{id, g.Attempt}, obj)
+	r = &run{buf: buf, done: make(chan struct{})}
+	s.runs[key] = r
+	return r, true
+}
+
+// lead delivers and tells those who joined.
+func (s *sender) lead(ctx context.Context, key runKey, r *run, g control.Grant) (string, error) {
+	d := &delivery{s: s, grant: g, flight: key.flight, buf: r.buf}
+	end := d.run(ctx)
+	s.mu.Lock()
+	delete(s.runs, key)
+	r.over = end == givenUp
+	r.reason, r.err = d.reason, d.err
+	alone := r.joined == 0
+	s.mu.Unlock()
+	close(r.done)
+	if end == givenUp && alone && d.link != nil {
+		d.link.abandon(key.flight, d.err.Error())
+	}
+	return d.reason, d.err
 }
 
 // resultOf names the outcome of a Send in metrics.
@@ -150,16 +164,11 @@ func resultOf(err error) string {
 func (s *sender) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	var links []*link
-	for _, p := range s.peers {
-		if p.link != nil {
-			links = append(links, p.link)
-		}
-	}
+	links := slices.Collect(maps.Keys(s.links))
 	s.mu.Unlock()
 	s.stop()
 	for _, l := range links {
-		l.fail(ErrClosed)
+		l.shut()
 	}
 	s.wg.Wait()
 	return nil

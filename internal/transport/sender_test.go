@@ -97,14 +97,14 @@ func TestG02WireVersion(t *testing.T) {
 		p := w.mute()
 		defer p.nc.Close()
 		p.write(other.append(nil))
-		if h, text := p.read(); h.Status != statusRefused || !strings.Contains(text, "version 2, this process 1") {
+		if h, text := p.read(); h.Status != statusRefused || !strings.Contains(text, "version 3, this process 2") {
 			t.Errorf("answered by status %v, %q", h.Status, text)
 		}
 		p.wantClosed()
 	})
 	synctest.Test(t, func(t *testing.T) {
 		err := sendTo(t, func(nc net.Conn) { nc.Write(other.append(nil)) })
-		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "version 2, this process 1") {
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "version 3, this process 2") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -135,6 +135,10 @@ func sendTo(t *testing.T, answer func(net.Conn)) error {
 	return s.Send(t.Context(), w.grant(want("a"))[0].Grant(), buf)
 }
 
+func testHello(engine string) hello {
+	return hello{Engine: engine, Cols: testCols, DType: embedding.Float16, Keys: keyVersion}
+}
+
 func welcome(w *receiver) []byte {
 	return appendText(nil, header{Type: frameHello, Generation: w.generation}, w.me.encode())
 }
@@ -158,11 +162,11 @@ func TestSenderHandshakeFaults(t *testing.T) {
 	f(ErrPeer, func(nc net.Conn) { nc.Write(header{Type: framePong}.append(nil)) })
 	f(ErrPeer, func(nc net.Conn) { nc.Write(header{Type: frameHello, Length: 1 << 50}.append(nil)) })
 	f(ErrRefused, func(nc net.Conn) {
-		nc.Write(appendText(nil, header{Type: frameHello}, hello{"elsewhere", testCols}.encode()))
+		nc.Write(appendText(nil, header{Type: frameHello}, testHello("elsewhere").encode()))
 	})
 	// Another process answers than the one that granted: it need not see the bytes.
 	f(ErrGone, func(nc net.Conn) {
-		nc.Write(appendText(nil, header{Type: frameHello, Generation: 2}, hello{testEngine, testCols}.encode()))
+		nc.Write(appendText(nil, header{Type: frameHello, Generation: 2}, testHello(testEngine).encode()))
 	})
 }
 
@@ -219,7 +223,9 @@ func TestSendCancel(t *testing.T) {
 		return s.Send(ctx, tk.Grant(), buf)
 	}
 	f("before", func(t *testing.T, w *world, s Sender, tk *ticket, ctx context.Context, cancel func()) {
-		if err := send(t, w, s, w.grant(want("a"))[0], t.Context()); err != nil { // so that a link is there
+		other := w.buf(object(t, "other"))
+		defer other.Release()
+		if err := s.Send(t.Context(), w.grant(want("other"))[0].Grant(), other); err != nil { // so that a link is there
 			t.Error(err)
 		}
 		cancel()
@@ -242,7 +248,7 @@ func TestSendCancel(t *testing.T) {
 			<-checking
 			cancel()
 		}()
-		if err := send(t, w, s, tk, ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "waiting for the ack") {
+		if err := send(t, w, s, tk, ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "waiting for the receiver") {
 			t.Errorf("got %v", err)
 		}
 		close(proceed)
@@ -253,14 +259,14 @@ func TestSendCancel(t *testing.T) {
 		if err := send(t, w, s, next, t.Context()); err != nil {
 			t.Errorf("next send: %v", err)
 		}
-		if got := testutil.ToFloat64(w.m.dropped.WithLabelValues(sideSender, "late ack")); got != 1 {
+		if got := testutil.ToFloat64(w.m.dropped.WithLabelValues(sideSender, "late answer")); got != 1 {
 			t.Errorf("%v late acks, want 1", got)
 		}
 	})
 }
 
-// A Send that is cancelled half-way closes its connection: the receiver frees the memory, and the next
-// Send dials again.
+// A Send that is cancelled half-way returns at once. What it has begun goes on, since the connection is
+// not its own: nobody else's Send suffers.
 func TestSendCancelWhileWriting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
@@ -270,9 +276,10 @@ func TestSendCancelWhileWriting(t *testing.T) {
 		dials := 0
 		s := w.sender(func(c *SenderConfig) {
 			c.Dial = func(ctx context.Context, n, a string) (net.Conn, error) {
+				dials++
 				far, err := w.pipe.Dial(ctx, n, a)
-				if dials++; dials > 1 || err != nil {
-					return far, err
+				if err != nil {
+					return nil, err
 				}
 				near, mid := net.Pipe() // passes 500 bytes on, then stops until the test goes on
 				wg.Go(func() { _, _ = io.Copy(mid, far) })
@@ -282,32 +289,36 @@ func TestSendCancelWhileWriting(t *testing.T) {
 					_, _ = io.CopyN(far, mid, 500)
 					close(stuck)
 					<-resume
+					_, _ = io.Copy(far, mid)
 				})
 				return near, nil
 			}
 		})
-		defer s.Close()
 		defer wg.Wait()
+		defer s.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			<-stuck
 			cancel()
 		}()
-		tks := w.grant(want("a"), want("a"))
-		buf := w.buf(object(t, "a"))
-		defer buf.Release()
-		if err := s.Send(ctx, tks[0].Grant(), buf); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "after ") {
-			t.Errorf("got %v", err)
+		tks := w.grant(want("a"), want("b"))
+		a, b := w.buf(object(t, "a")), w.buf(object(t, "b"))
+		start := time.Now()
+		if err := s.Send(ctx, tks[0].Grant(), a); !errors.Is(err, context.Canceled) || time.Since(start) > 0 {
+			t.Errorf("got %v after %v", err, time.Since(start))
 		}
+		a.Release()
 		close(resume)
-		if _, _, err := tks[0].Wait(t.Context()); !errors.Is(err, ErrMissing) {
-			t.Errorf("wait: %v", err)
+		if err := s.Send(t.Context(), tks[1].Grant(), b); err != nil || dials != 1 {
+			t.Errorf("next send: %v after %d dials, want 1", err, dials)
 		}
-		w.wantInUse(int64(objectBytes(testRows)))
-		if err := s.Send(t.Context(), tks[1].Grant(), buf); err != nil || dials != 2 {
-			t.Errorf("next send: %v after %d dials, want 2", err, dials)
+		b.Release()
+		w.wantObject(tks[0], object(t, "a"))
+		w.wantObject(tks[1], object(t, "b"))
+		w.wantDropped("late abandon", 1)
+		if st := w.from.Stats(); st.Committed != 0 {
+			t.Errorf("the sender still holds %d bytes", st.Committed)
 		}
-		w.wantObject(tks[1], object(t, "a"))
 	})
 }
 

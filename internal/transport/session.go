@@ -3,6 +3,7 @@
 package transport
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -10,31 +11,58 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"afterimage/internal/arena"
 )
 
-// session is one data connection of a receiver. Its goroutine alone reads and writes, one frame after
-// the other, so answers need no lock and stay in order.
+// session is one data connection of a receiver. One goroutine reads, one frame after the other; answers
+// are gathered and written when there is nothing to read for the moment.
 type session struct {
-	r   *receiver
-	nc  net.Conn
-	log *slog.Logger
+	r       *receiver
+	nc      net.Conn
+	near    *net.UnixConn // nc, when the sender is on this host
+	log     *slog.Logger
+	in      *bufio.Reader // of pace
+	pace    pace
+	answers *answers
+	memory  *arena.Mapping // the sender's arena; nil when it lends nothing
+	lent    *lent
+	heard   time.Time // of the last frame
+
+	// Guarded by r.mu.
+	stopped  bool // the Receiver closes
+	filling  *room
+	reserved map[*ticket]struct{} // whose sender must prove life on this connection
+}
+
+// inBytes is the size of the read buffer: it takes several small objects in one system call, and a
+// large one goes past it straight to the arena.
+const inBytes = 64 << 10
+
+// newSession takes over nc; near is the same connection if it is one of this host.
+func newSession(r *receiver, nc net.Conn, near *net.UnixConn) *session {
+	s := &session{r: r, nc: nc, near: near, log: r.log.With("peer", nc.RemoteAddr().String()), reserved: make(map[*ticket]struct{})}
+	s.pace = pace{s: s}
+	s.in = bufio.NewReaderSize(&s.pace, inBytes)
+	s.answers = newAnswers(nc, r.cfg.WriterTimeout, s.hangUp)
+	s.lent = newLent(s)
+	return s
 }
 
 // run serves the connection until it breaks or makes no sense.
 func (s *session) run() {
-	if err := s.greet(); err != nil {
-		s.ended(err)
-		return
-	}
-	conns := s.r.m.conns.WithLabelValues(sideReceiver)
-	conns.Inc()
-	defer conns.Dec()
-	for {
-		if err := s.frame(); err != nil {
-			s.ended(err)
-			return
+	err := s.greet()
+	if err == nil {
+		s.r.m.conns.WithLabelValues(sideReceiver).Inc()
+		for err == nil {
+			err = s.frame()
 		}
+		s.r.m.conns.WithLabelValues(sideReceiver).Dec()
 	}
+	s.ended(err)
+	s.leave(err)
 }
 
 // ended logs and counts why a connection closes. An ordinary end is silent.
@@ -52,90 +80,166 @@ func (s *session) ended(err error) {
 	}
 }
 
+// leave fails what the sender announced on this connection, and closes it once nothing is on loan any
+// more: the sender takes the end of the connection for the end of all loans.
+func (s *session) leave(why error) {
+	s.r.mu.Lock()
+	if errors.Is(why, io.EOF) || errors.Is(why, unix.ECONNRESET) {
+		why = errors.New("its sender is gone")
+	}
+	for t := range s.reserved {
+		t.sender, t.awaits = nil, false
+		s.r.failLocked(t, "disconnect", why)
+	}
+	clear(s.reserved)
+	delete(s.r.sessions, s)
+	s.r.mu.Unlock()
+	s.answers.flush()
+	s.answers.close()
+	s.lent.leave()
+}
+
 // drop counts a frame, or the bytes of a connection that make none, as thrown away.
 func (s *session) drop(reason string) { s.r.m.dropped.WithLabelValues(sideReceiver, reason).Inc() }
 
-// greet exchanges hellos. A peer that does not fit gets both values as the reason.
-func (s *session) greet() error {
-	if err := s.nc.SetReadDeadline(time.Now().Add(handshakeTimeout)); err != nil {
-		return err
-	}
-	// Engine and width are compared here, once per connection, and not per transfer: nothing that does
-	// not fit gets as far as naming one.
-	h, err := readHeader(s.nc)
-	var foreign versionError
-	if errors.As(err, &foreign) {
-		return s.refuse(err)
-	}
-	if err != nil {
-		return err
-	}
-	if h.Type != frameHello {
-		return fmt.Errorf("%w: type %d before hello", errMalformed, h.Type)
-	}
-	text, err := readText(s.nc, h)
-	if err != nil {
-		return err
-	}
-	peer, err := parseHello(text)
-	if err != nil {
-		return err
-	}
-	if err := s.r.me.fits(peer); err != nil {
-		return s.refuse(err)
-	}
-	return s.reply(header{Type: frameHello}, string(s.r.me.encode()))
-}
-
-// refuse answers a hello that does not fit. The reason is worded for the peer, to whom "peer" is this
-// process; the prefix says who is speaking.
-func (s *session) refuse(why error) error {
-	if err := s.reply(header{Type: frameHello, Status: statusRefused}, "receiver: "+why.Error()); err != nil {
-		return err
-	}
-	return fmt.Errorf("%w: %w", ErrRefused, why)
-}
-
 // frame reads one frame and answers it. An error closes the connection.
 func (s *session) frame() error {
-	if err := s.nc.SetReadDeadline(time.Now().Add(s.r.cfg.IdleTimeout)); err != nil {
+	h, err := s.next()
+	if err != nil {
 		return err
 	}
-	h, err := readHeader(s.nc)
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("no frame for %v", s.r.cfg.IdleTimeout)
-	case err != nil:
-		return err
-	case h.Type == frameData:
+	switch h.Type {
+	case frameData:
 		return s.data(h)
-	case h.Length != 0:
-		return fmt.Errorf("%w: body of %d bytes in a frame of type %d", errMalformed, h.Length, h.Type)
-	case h.Type == framePing:
-		return s.reply(header{Type: framePong}, "")
-	case h.Type == frameCancel:
-		s.r.abandon(s, h)
-		return nil
-	}
-	return fmt.Errorf("%w: unexpected type %d", errMalformed, h.Type)
-}
-
-// reply writes one small frame. A peer that does not read for WriterTimeout loses its connection.
-func (s *session) reply(h header, text string) error {
-	h.Generation = s.r.generation
-	if err := s.nc.SetWriteDeadline(time.Now().Add(s.r.cfg.WriterTimeout)); err != nil {
+	case frameComplete:
+		return s.borrow(h)
+	case frameAbandon:
+		text, err := readText(s.in, h)
+		if err == nil {
+			s.abandon(h, string(text))
+		}
 		return err
 	}
-	_, err := s.nc.Write(appendText(nil, h, []byte(text)))
-	return err
+	if h.Length != 0 {
+		return fmt.Errorf("%w: body of %d bytes in a frame of type %d", errMalformed, h.Length, h.Type)
+	}
+	switch h.Type {
+	case frameReserve:
+		s.reserve(h)
+	case frameRefresh:
+		s.refresh(h)
+	case frameRecall:
+		s.lent.recall(h.flight())
+	case framePing:
+		s.answers.add(header{Type: framePong, Generation: s.r.generation}, "")
+	default:
+		return fmt.Errorf("%w: unexpected type %d", errMalformed, h.Type)
+	}
+	return nil
 }
 
-// ack answers the data frame h.
-func (s *session) ack(h header, st status, reason string) error {
-	return s.reply(header{Type: frameAck, Status: st, Transfer: h.Transfer, Attempt: h.Attempt}, reason)
+// next waits for the head of a frame. Before it waits it sends what it has to say.
+func (s *session) next() (header, error) {
+	if s.in.Buffered() < headerBytes || s.answers.many() {
+		s.answers.flush()
+	}
+	for {
+		f, err := s.in.Peek(headerBytes)
+		switch {
+		case err == nil:
+			h, err := parseHeader(f)
+			if err == nil {
+				_, err = s.in.Discard(headerBytes)
+			}
+			s.heard = s.pace.now
+			return h, err
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			if err := s.silent(); err != nil {
+				return header{}, err
+			}
+		case errors.Is(err, io.EOF) && s.in.Buffered() > 0:
+			return header{}, io.ErrUnexpectedEOF
+		default:
+			return header{}, err
+		}
+	}
 }
 
-// interrupt makes a Read that is under way return at once with os.ErrDeadlineExceeded.
+// silent says whether a connection on which nothing came for a while is to be given up.
+func (s *session) silent() error {
+	now := time.Now()
+	quiet := now.Sub(s.heard)
+	s.r.mu.Lock()
+	stopped, promised := s.stopped, len(s.reserved)
+	s.r.mu.Unlock()
+	switch {
+	case stopped:
+		return net.ErrClosed
+	case promised > 0 && quiet >= s.r.cfg.WriterTimeout:
+		return fmt.Errorf("no sign of life for %v from the sender of %d transfers", quiet.Round(time.Millisecond), promised)
+	case quiet >= s.r.cfg.IdleTimeout:
+		return fmt.Errorf("no frame for %v", s.r.cfg.IdleTimeout)
+	}
+	s.pace.moved = time.Time{} // the deadline has passed
+	return nil
+}
+
+// answer queues a frame about a transfer, and has it sent soon. It never blocks.
+func (s *session) answer(typ frameType, f flight, st status, reason string) {
+	s.answers.add(header{Type: typ, Status: st, Transfer: f.id, Attempt: f.attempt, Generation: s.r.generation}, reason)
+	s.answers.hurry()
+}
+
+// reply queues the answer to the frame h, which goes out before the session waits again.
+func (s *session) reply(typ frameType, h header, st status, reason string) {
+	s.answers.add(header{Type: typ, Status: st, Transfer: h.Transfer, Attempt: h.Attempt, Generation: s.r.generation}, reason)
+}
+
+// interrupt makes a Read that is under way return at once with os.ErrDeadlineExceeded. The caller holds
+// r.mu.
 func (s *session) interrupt() {
+	if s.r.closed {
+		s.stopped = true
+	}
 	_ = s.nc.SetReadDeadline(time.Unix(1, 0)) // fails only on a closed connection, whose Read returns too
+}
+
+// errLetGo: the room was given up while its memory was being filled.
+var errLetGo = errors.New("transfer is no longer wanted")
+
+// pace reads from a peer that must make progress: each Read that returns bytes buys it another
+// WriterTimeout.
+type pace struct {
+	s *session
+	// A silence of three quarters of the timeout may already be too long, since deadlines are moved only
+	// four times per timeout. Moving one costs about as much as a small read.
+	moved time.Time
+	now   time.Time // of the last Read
+}
+
+// Read implements io.Reader.
+func (p *pace) Read(b []byte) (int, error) {
+	timeout := p.s.r.cfg.WriterTimeout
+	if p.now = time.Now(); p.now.Sub(p.moved) >= timeout/4 {
+		if err := p.s.extend(p.now.Add(timeout)); err != nil {
+			return 0, err
+		}
+		p.moved = p.now
+	}
+	n, err := p.s.nc.Read(b)
+	p.s.r.n.wire.Add(float64(n))
+	return n, err
+}
+
+// extend moves the read deadline, unless whoever interrupted the session wants that to stand.
+func (s *session) extend(by time.Time) error {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	switch {
+	case s.stopped:
+		return net.ErrClosed
+	case s.filling != nil && s.filling.state != roomWriting:
+		return errLetGo
+	}
+	return s.nc.SetReadDeadline(by)
 }

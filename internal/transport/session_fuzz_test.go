@@ -12,11 +12,11 @@ import (
 // FuzzSession feeds a receiver whatever a peer may send. It must end the connection in time, keep its
 // other transfers, and give all memory back.
 func FuzzSession(f *testing.F) {
-	greeting := appendText(nil, header{Type: frameHello}, hello{testEngine, testCols}.encode())
+	greeting := appendText(nil, header{Type: frameHello}, testHello(testEngine).encode())
 	f.Add(greeting)
 	f.Add(append(greeting[:len(greeting):len(greeting)], header{Type: framePing}.append(nil)...))
 	f.Add(append(greeting[:len(greeting):len(greeting)], header{Type: frameData, Length: 3}.append(nil)...))
-	f.Add(header{Type: frameCancel}.append(nil))
+	f.Add(header{Type: frameAbandon}.append(nil))
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, 1)

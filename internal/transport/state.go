@@ -2,126 +2,163 @@
 
 package transport
 
-// state is where a transfer stands on the receiving side.
+// Three machines say what may happen to whom; each is a table, and a pure function over it.
 //
-//	granted ──data──► writing ──complete──► ready ──claim──► claimed
-//	   │                 │                    │
-//	   └─────── fail, cancel, expire ─────────┴──► failed, cancelled, expired
+//   - A room is memory for one object at a receiver. Transfers that want the same object share it.
+//   - A ticket is a receiver's interest in one transfer.
+//   - A delivery is a sender's side of one transfer.
 //
-// A writer owns the memory while it fills it, so cancel and expire of a writing transfer pass
-// through a pending state that ends when the writer lets go.
-type state uint8
+// What is not in a table means nothing and is ignored: it came too late, or twice.
+
+// roomState is where a room stands.
+//
+//	open ──data──► writing ──complete──► ready ──the last one left──► gone
+//	  │               ├── fail ─────────────────────────────────────► gone
+//	  └───────────────┴── everybody left ──► (dropped ──►) gone
+type roomState uint8
 
 const (
-	granted state = iota
-	writing
-	cancelPending // cancelled; the writer still holds the memory
-	expirePending // expired; the writer still holds the memory
-	ready
-	claimed
-	failed
-	cancelled
-	expired
-	nStates
+	roomOpen    roomState = iota // nobody writes
+	roomWriting                  // a writer holds the memory
+	roomDropped                  // nobody wants it, but the writer has not let go yet
+	roomReady                    // the object is there
+	roomGone                     // it holds no memory
+	nRoomStates
 )
 
-var stateNames = [nStates]string{"granted", "writing", "cancel pending", "expire pending", "ready",
-	"claimed", "failed", "cancelled", "expired"}
+var roomStateNames = [nRoomStates]string{"open", "writing", "dropped", "ready", "gone"}
 
-func (s state) String() string { return stateNames[s] }
+func (s roomState) String() string { return roomStateNames[s] }
 
-// terminal says that the transfer holds no memory and never changes again.
-func (s state) terminal() bool { return s >= claimed }
-
-// event is what happens to a transfer.
-type event uint8
+// roomEvent is what happens to a room.
+type roomEvent uint8
 
 const (
-	evData     event = iota // a data frame of the right attempt, generation and size begins
-	evComplete              // all bytes are there and checked; the writer lets go
-	evFail                  // the bytes were wrong, or the writer stalled or died; the writer lets go
-	evAbandon               // the sender says that it will not write
-	evClaim                 // a Wait takes the object
-	evCancel                // the owner of the ticket gives up, or the Receiver closes
-	evExpire                // nobody claimed the transfer in time
-	nEvents
+	evData     roomEvent = iota // a writer wants to begin
+	evComplete                  // all bytes are there and checked; the writer lets go
+	evFail                      // the bytes are wrong, or the writer stalled, died or gave up, and lets go
+	evRestart                   // the sender that others follow starts over
+	evEmpty                     // the last interested ticket left
+	nRoomEvents
 )
 
-var eventNames = [nEvents]string{"data", "complete", "fail", "abandon", "claim", "cancel", "expire"}
+var roomEventNames = [nRoomEvents]string{"data", "complete", "fail", "restart", "empty"}
 
-func (e event) String() string { return eventNames[e] }
+func (e roomEvent) String() string { return roomEventNames[e] }
 
-// action is what a step asks of its caller.
-type action uint8
+// roomAction is what a step asks of its caller.
+type roomAction uint8
 
 const (
-	ignore   action = iota // the event means nothing in this state
-	fill                   // let the writer fill the memory
-	commit                 // make the object final and wake the waiters
-	handOver               // give the reference to the claimer
-	free                   // release the memory and wake the waiters
-	nudge                  // make the writer let go; the waiters are woken at once
-	nActions
+	ignore roomAction = iota // the event means nothing in this state
+	fill                     // let the writer fill the memory
+	commit                   // make the object final and tell the tickets
+	free                     // release the memory and tell the tickets that are left
+	nudge                    // make the writer let go
+	reopen                   // tell the tickets that followed
+	nRoomActions
 )
 
-var actionNames = [nActions]string{"ignore", "fill", "commit", "hand over", "free", "nudge"}
+var roomActionNames = [nRoomActions]string{"ignore", "fill", "commit", "free", "nudge", "reopen"}
 
-func (a action) String() string { return actionNames[a] }
+func (a roomAction) String() string { return roomActionNames[a] }
 
-// step is one entry of the transition table.
-type step struct {
-	to state
-	do action
+// roomStep is one entry of the table.
+type roomStep struct {
+	to roomState
+	do roomAction
 }
 
-// steps lists what is not ignored. A late data frame finds no entry and is dropped.
-var steps = [nStates]map[event]step{
-	granted: {
-		evData:    {writing, fill},
-		evFail:    {failed, free}, // a data frame of the wrong size
-		evAbandon: {failed, free},
-		evCancel:  {cancelled, free},
-		evExpire:  {expired, free},
+var roomSteps = [nRoomStates][nRoomEvents]roomStep{
+	roomOpen: {
+		evData:    {roomWriting, fill},
+		evFail:    {roomGone, free}, // abandoned, or of the wrong size
+		evRestart: {roomOpen, reopen},
+		evEmpty:   {roomGone, free},
 	},
-	writing: {
-		evComplete: {ready, commit},
-		evFail:     {failed, free},
-		evCancel:   {cancelPending, nudge},
-		evExpire:   {expirePending, nudge},
+	roomWriting: {
+		evComplete: {roomReady, commit},
+		evFail:     {roomGone, free},
+		evEmpty:    {roomDropped, nudge},
 	},
-	cancelPending: {
-		evComplete: {cancelled, free},
-		evFail:     {cancelled, free},
+	roomDropped: {
+		evComplete: {roomGone, free},
+		evFail:     {roomGone, free},
 	},
-	expirePending: {
-		evComplete: {expired, free},
-		evFail:     {expired, free},
-		evCancel:   {cancelPending, ignore},
-	},
-	ready: {
-		evClaim:  {claimed, handOver},
-		evCancel: {cancelled, free},
-		evExpire: {expired, free},
-	},
+	roomReady: {evEmpty: {roomGone, free}},
 }
 
-// next returns where e leads from s and what to do. It is the whole of the state machine.
-func next(s state, e event) (state, action) {
-	if st, ok := steps[s][e]; ok {
+// nextRoom returns where e leads from s and what to do.
+func nextRoom(s roomState, e roomEvent) (roomState, roomAction) {
+	if st := roomSteps[s][e]; st.do != ignore {
 		return st.to, st.do
 	}
 	return s, ignore
 }
 
-// lateStatus is the answer to a data frame that finds its transfer in state s, past granted. Data of
-// a transfer that is complete is confirmed again: its sender lost the first confirmation.
-func lateStatus(s state) status {
+// ticketState is where a receiver's interest in a transfer stands.
+//
+//	waiting ──arrive──► ready ──claim──► claimed
+//	   └── fail, cancel, expire ──┴────► failed, cancelled, expired
+type ticketState uint8
+
+const (
+	waiting ticketState = iota
+	ready
+	claimed
+	failed
+	cancelled
+	expired
+	nTicketStates
+)
+
+var ticketStateNames = [nTicketStates]string{"waiting", "ready", "claimed", "failed", "cancelled", "expired"}
+
+func (s ticketState) String() string { return ticketStateNames[s] }
+
+// terminal says that the ticket holds no memory and never changes again.
+func (s ticketState) terminal() bool { return s >= claimed }
+
+// ticketEvent is what happens to a ticket.
+type ticketEvent uint8
+
+const (
+	evArrive  ticketEvent = iota // the room is ready
+	evMiss                       // the room is gone
+	evClaim                      // a Wait takes the object
+	evCancel                     // the owner of the ticket gives up, or the Receiver closes
+	evExpire                     // nobody claimed it in time
+	evAbandon                    // its own sender gave up, while another's still comes
+	nTicketEvents
+)
+
+var ticketEventNames = [nTicketEvents]string{"arrive", "miss", "claim", "cancel", "expire", "abandon"}
+
+func (e ticketEvent) String() string { return ticketEventNames[e] }
+
+var ticketSteps = [nTicketStates][nTicketEvents]ticketState{
+	waiting: {evArrive: ready, evMiss: failed, evCancel: cancelled, evExpire: expired, evAbandon: failed},
+	ready:   {evClaim: claimed, evCancel: cancelled, evExpire: expired},
+}
+
+// nextTicket returns where e leads from s; s itself when e means nothing there. No event leads back to
+// waiting, so its zero value can stand for that.
+func nextTicket(s ticketState, e ticketEvent) ticketState {
+	if to := ticketSteps[s][e]; to != waiting {
+		return to
+	}
+	return s
+}
+
+// lateStatus is the answer to a sender whose transfer stands at s. Data of a transfer that is there is
+// confirmed again: its sender lost the first confirmation.
+func lateStatus(s ticketState) status {
 	switch s {
 	case ready, claimed:
 		return statusComplete
-	case cancelPending, cancelled:
+	case cancelled:
 		return statusCancelled
-	case expirePending, expired:
+	case expired:
 		return statusExpired
 	case failed:
 		return statusFailed

@@ -9,7 +9,7 @@ import (
 	"afterimage/internal/embedding"
 )
 
-// status is the receiver's answer to a data frame or to a hello. Values are never reused.
+// status is the receiver's answer to what a sender asked or sent. Values are never reused.
 type status uint8
 
 const (
@@ -27,6 +27,8 @@ const (
 	statusForeign    status = 11 // the object is another key's
 	statusContract   status = 12 // rows, columns or dtype are not those asked for
 	statusCorrupt    status = 13 // the payload does not match its sum
+	statusFollow     status = 14 // grant: another sender is writing the same object; complete follows
+	statusGo         status = 15 // grant: the object may come
 )
 
 var statusNames = [...]string{
@@ -35,6 +37,7 @@ var statusNames = [...]string{
 	statusCancelled: "cancelled", statusExpired: "expired", statusFailed: "failed",
 	statusSize: "size", statusMalformed: "malformed", statusForeign: "foreign",
 	statusContract: "contract", statusCorrupt: "corrupt",
+	statusFollow: "follow", statusGo: "go",
 }
 
 // String returns the name that metrics carry.
@@ -45,11 +48,11 @@ func (s status) String() string {
 	return fmt.Sprintf("status(%d)", uint8(s))
 }
 
-// class returns the error class that Send reports for s; nil for statusComplete. A status that this
+// class returns the error class that Send reports for s; nil where it is no failure. A status that this
 // version does not know is taken as a rejection.
 func (s status) class() error {
 	switch s {
-	case statusComplete:
+	case statusComplete, statusFollow, statusGo:
 		return nil
 	case statusRefused:
 		return ErrRefused

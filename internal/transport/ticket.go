@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"afterimage/internal/arena"
+	"afterimage/internal/control"
 	"afterimage/internal/embedding"
 )
 
@@ -21,51 +22,83 @@ var errCancelled = errors.New("cancelled")
 // ticket implements Ticket. The fields of the first group never change.
 type ticket struct {
 	r       *receiver
-	want    Want
+	room    *room
 	id      transferID
 	attempt uint32
 	done    chan struct{} // closed once the outcome for waiters is known
 
-	// Guarded by r.mu. While the state is writing or pending, writer alone touches the bytes of buf.
-	state   state
-	buf     *arena.Buf // nil once handed out or released
-	writer  *session
-	meta    embedding.Meta // with ready
-	err     error          // why there is no object
-	reason  string         // the same, as metrics name it
+	// Guarded by r.mu.
+	state   ticketState
+	ghost   bool     // ended, but its sender brings what others wait for
+	sender  *session // the connection on which it was reserved or is awaited
+	awaits  bool     // sender waits to hear how it ends
+	err     error    // why there is no object
+	reason  string   // the same, as metrics name it
 	waiters int
 	timer   *time.Timer // expiry; runs while nobody waits
 }
 
-// stepLocked feeds e to t and does what the state machine asks. reason and cause are kept when they
-// are the first to end the transfer.
-func (r *receiver) stepLocked(t *ticket, e event, reason string, cause error) action {
+// Grant implements Ticket.
+func (t *ticket) Grant() control.Grant {
+	return control.Grant{
+		Address:    t.r.address,
+		Transfer:   t.id.String(),
+		Attempt:    t.attempt,
+		Generation: t.r.generation,
+		Bytes:      t.room.want.Bytes,
+	}
+}
+
+// stepTicketLocked feeds e to t and reports whether it meant anything. reason and cause are kept when
+// they are the first to end the transfer.
+func (r *receiver) stepTicketLocked(t *ticket, e ticketEvent, reason string, cause error) bool {
 	from := t.state
-	to, do := next(from, e)
-	t.state = to
-	switch do {
-	case commit:
-		t.buf.Commit()
-		t.wakeLocked("", nil)
+	t.state = nextTicket(from, e)
+	if t.state == from {
+		return false
+	}
+	if t.state != claimed {
+		t.wakeLocked(reason, cause)
+	}
+	t.tellSenderLocked()
+	if t.state == ready {
 		if t.waiters == 0 {
 			t.timer.Reset(r.cfg.GrantTTL)
 		}
-	case nudge:
-		t.wakeLocked(reason, cause)
-		t.writer.interrupt()
-	case free:
-		t.wakeLocked(reason, cause)
-		if from == ready {
-			t.buf.Release()
-		} else {
-			t.buf.Abort()
-		}
-		t.buf = nil
+		return true
 	}
-	if to != from && to.terminal() {
-		r.retireLocked(t)
+	t.timer.Stop()
+	r.n.inFlight.Dec()
+	if t.state == claimed {
+		r.n.done.Inc()
+	} else {
+		r.m.transfers.WithLabelValues(sideReceiver, t.state.String(), t.reason).Inc()
 	}
-	return do
+	r.leaveLocked(t)
+	return true
+}
+
+// tellSenderLocked tells the sender of t how it ended, if it waits for that, or that nobody wants its
+// object any more.
+func (t *ticket) tellSenderLocked() {
+	s, rm := t.sender, t.room
+	switch {
+	case s == nil || t.state == claimed:
+	case t.awaits:
+		t.awaits = false
+		s.answer(frameComplete, flight{t.id, t.attempt}, lateStatus(t.state), t.reasonText())
+	case t.state == ready || rm.writer == s: // it learns from the answer to its own frame
+	case rm.author == t && (t.state == failed || len(rm.members) > 1): // it failed it, or others need it
+	default:
+		s.answer(frameCancel, flight{t.id, t.attempt}, 0, t.reasonText())
+	}
+}
+
+func (t *ticket) reasonText() string {
+	if t.err == nil {
+		return ""
+	}
+	return t.err.Error()
 }
 
 // wakeLocked fixes the outcome for waiters. An object that became ready can still expire or be
@@ -81,13 +114,14 @@ func (t *ticket) wakeLocked(reason string, cause error) {
 	}
 }
 
-// retireLocked forgets a terminal ticket but for a tombstone, and counts it.
-func (r *receiver) retireLocked(t *ticket) {
-	t.timer.Stop()
+// forgetLocked makes a tombstone of a ticket.
+func (r *receiver) forgetLocked(t *ticket) {
+	if t.sender != nil {
+		delete(t.sender.reserved, t)
+		t.sender = nil
+	}
 	delete(r.live, t.id)
 	r.past.add(t.id, t.state)
-	r.m.inFlight.WithLabelValues(sideReceiver).Dec()
-	r.m.transfers.WithLabelValues(sideReceiver, t.state.String(), t.reason).Inc()
 }
 
 // Wait implements Ticket.
@@ -111,10 +145,10 @@ func (t *ticket) claim() (*arena.Buf, embedding.Meta, error) {
 	t.r.mu.Lock()
 	defer t.r.mu.Unlock()
 	t.waiters--
-	if t.r.stepLocked(t, evClaim, "", nil) == handOver {
-		buf := t.buf
-		t.buf = nil
-		return buf, t.meta, nil
+	if t.state == ready {
+		buf, meta := t.room.buf.Retain(), t.room.meta
+		t.r.stepTicketLocked(t, evClaim, "", nil)
+		return buf, meta, nil
 	}
 	if t.err != nil {
 		return nil, embedding.Meta{}, t.err
@@ -136,7 +170,7 @@ func (t *ticket) leave() {
 func (t *ticket) Cancel() {
 	t.r.mu.Lock()
 	defer t.r.mu.Unlock()
-	t.r.stepLocked(t, evCancel, "cancel", errCancelled)
+	t.r.stepTicketLocked(t, evCancel, "cancel", errCancelled)
 }
 
 // expire runs when the timer fires. A Wait may have begun at the same moment.
@@ -144,7 +178,7 @@ func (t *ticket) expire() {
 	t.r.mu.Lock()
 	defer t.r.mu.Unlock()
 	if t.waiters == 0 {
-		t.r.stepLocked(t, evExpire, "expire", errLate)
+		t.r.stepTicketLocked(t, evExpire, "expire", errLate)
 	}
 }
 
@@ -154,12 +188,12 @@ const maxTombstones = 4096
 
 // tombstones remembers the end states of the last transfers.
 type tombstones struct {
-	states map[transferID]state
+	states map[transferID]ticketState
 	order  []transferID // ring, oldest at at
 	at     int
 }
 
-func (p *tombstones) add(id transferID, s state) {
+func (p *tombstones) add(id transferID, s ticketState) {
 	if len(p.order) < maxTombstones {
 		p.order = append(p.order, id)
 	} else {

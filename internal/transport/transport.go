@@ -13,7 +13,8 @@ import (
 
 // The classes of errors of Send. Every error that is not the caller's ctx wraps exactly one of them.
 var (
-	// ErrRefused: the peers do not fit: wire version, engine or width differ. No retry helps.
+	// ErrRefused: the peers do not fit: wire version, engine, model, width or element type differ, or
+	// their certificates. No retry helps.
 	ErrRefused = errors.New("transport: peers do not fit")
 	// ErrGone: the receiver does not know the transfer, or no longer. A fresh grant helps.
 	ErrGone = errors.New("transport: transfer is gone")
@@ -33,7 +34,8 @@ var (
 	ErrClosed = errors.New("transport: closed")
 )
 
-// Want is one object that a Receiver makes room for.
+// Want is one object that a Receiver makes room for. Transfers with equal Wants share one room, and one
+// write.
 type Want struct {
 	Key      embedding.Key
 	Contract embedding.Contract
@@ -45,20 +47,24 @@ type Want struct {
 type Ticket interface {
 	// Grant returns what the sender needs.
 	Grant() control.Grant
-	// Wait returns the object once it is there and checked. The caller owns one reference of the Buf.
-	// The first Wait that returns it takes it; others get ErrClaimed. A transfer that failed, was
-	// cancelled or expired yields ErrMissing with the cause. When ctx ends first, Wait returns its
-	// error and the transfer goes on. A ticket does not expire while someone waits for it.
+	// Wait returns the object once it is there and checked. The caller owns one reference of the Buf,
+	// which may lie in the sender's memory (Foreign): then its head was checked and its payload was not
+	// summed, and it stays valid until it is released, even if the sender dies. The first Wait that
+	// returns it takes it; others get ErrClaimed. A transfer that failed, was cancelled or expired
+	// yields ErrMissing with the cause. When ctx ends first, Wait returns its error and the transfer
+	// goes on. A ticket does not expire while someone waits for it.
 	Wait(ctx context.Context) (*arena.Buf, embedding.Meta, error)
-	// Cancel gives up: memory that no writer is filling comes back at once, bytes that arrive late
-	// are dropped and counted. It does nothing once the object is claimed.
+	// Cancel gives up: memory that no writer is filling and no other ticket wants comes back at once,
+	// bytes that arrive late are dropped and counted, and the sender is told. It does nothing once the
+	// object is claimed.
 	Cancel()
 }
 
 // Receiver is a Prefill worker's side. All methods may be called from any goroutine.
 type Receiver interface {
 	// Grant reserves memory for all of wants or for none, in arrival order, and waits for it until ctx
-	// ends. A request that exceeds the whole arena fails at once with arena.ErrTooLarge.
+	// ends. A request that exceeds the whole arena fails at once with arena.ErrTooLarge. An object that
+	// another ticket waits for already, or has and did not claim yet, needs no memory of its own.
 	Grant(ctx context.Context, wants []Want) ([]Ticket, error)
 	// Address is what senders dial.
 	Address() string
@@ -69,9 +75,25 @@ type Receiver interface {
 
 // Sender is an Encoder's side. All methods may be called from any goroutine.
 type Sender interface {
-	// Send writes the object in buf to g and returns when the receiver has confirmed it. It borrows
-	// buf until it returns.
+	// Reserve announces, without waiting, that the object for g is being made. From then on the
+	// receiver fails the transfer when this process dies or falls silent. The caller ends the
+	// Reservation, after Send or instead of it.
+	Reserve(g control.Grant) Reservation
+	// Send delivers the object in buf to g and returns when the receiver has confirmed it: by loan if
+	// the receiver is on this host and a loan is possible, else by copy. It may keep references of buf
+	// beyond its return: of a copy until it has left, of a loan until the receiver lets go of it or
+	// dies. buf must be committed. A Send of what is being sent already joins it.
 	Send(ctx context.Context, g control.Grant, buf *arena.Buf) error
-	// Close fails the sends in flight with ErrPeer and returns when every goroutine has ended.
+	// Close fails the sends in flight with ErrPeer and returns when every goroutine has ended. What is
+	// on loan then is quarantined in its arena: nobody will say when the receiver let go of it.
 	Close() error
+}
+
+// Reservation is a sender's promise of one object.
+type Reservation interface {
+	// Gone is closed when the receiver cancelled the transfer, or died: nobody wants the object there.
+	Gone() <-chan struct{}
+	// End ends the promise. If the object was not sent, the receiver learns at once that it will not
+	// come, and why. A second End does nothing.
+	End(reason string)
 }
