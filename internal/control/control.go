@@ -178,7 +178,8 @@ type EncodeItem struct {
 // EncodeRequest is the first line of an encode body.
 type EncodeRequest struct {
 	Request string       `json:"request"`
-	Force   bool         `json:"force,omitempty"` // skip local cache and Store
+	Force   bool         `json:"force,omitempty"`  // skip local cache and Store
+	Tenant  string       `json:"tenant,omitempty"` // for whose quota in the Store the embeddings count; "" is nobody's
 	Items   []EncodeItem `json:"items"`
 }
 

@@ -64,6 +64,9 @@ func ReadEncodeBody(r io.Reader, lim EncodeLimits) (EncodeRequest, [][]byte, err
 	if err := json.Unmarshal(line, &req); err != nil {
 		return EncodeRequest{}, nil, badBody("", "encode body: JSON line: %v", err)
 	}
+	if len(req.Tenant) > maxTenant {
+		return EncodeRequest{}, nil, badBody("tenant", "encode body: tenant of %d bytes, limit %d", len(req.Tenant), maxTenant)
+	}
 	if err := lim.check(req.Items); err != nil {
 		return EncodeRequest{}, nil, err
 	}
@@ -107,6 +110,9 @@ func readLine(br *bufio.Reader) ([]byte, error) {
 
 // maxIdentifier bounds a name that goes into Store keys. Ours have 64 bytes, those of vLLM a few more.
 const maxIdentifier = 512
+
+// maxTenant bounds the name of a tenant, as the Store does.
+const maxTenant = 256
 
 // check holds the declared sizes against the limits.
 func (lim EncodeLimits) check(items []EncodeItem) error {

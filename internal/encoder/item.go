@@ -21,6 +21,7 @@ import (
 // item is one image of a call on its way through the Encoder.
 type item struct {
 	req    control.EncodeItem
+	tenant string
 	file   []byte
 	layout embedding.Layout
 	key    embedding.Key
@@ -58,7 +59,7 @@ func (e *Encoder) resolve(ctx context.Context, items []*item) {
 	for _, it := range items {
 		if it.err == nil {
 			open = append(open, it)
-			wants = append(wants, resolve.Item{Key: it.key, Contract: e.contract(it.layout)})
+			wants = append(wants, resolve.Item{Key: it.key, Contract: e.contract(it.layout), Tenant: it.tenant})
 		}
 	}
 	if len(open) == 0 {
@@ -175,7 +176,7 @@ func (e *Encoder) run(ctx context.Context, it *item, px media.Pixels, asked time
 		return nil, err
 	}
 	e.cfg.Cache.Put(it.key, buf, meta)
-	e.cfg.Publisher.Publish(it.key, buf, meta)
+	e.cfg.Publisher.PublishFor(it.tenant, it.key, buf, meta)
 	return buf, nil
 }
 
@@ -197,7 +198,7 @@ func (e *Encoder) keep(ctx context.Context, it *item) error {
 	}
 	err := e.cfg.Publisher.Flush(ctx)
 	if err == nil {
-		e.cfg.Publisher.Publish(it.key, it.buf, e.meta(it))
+		e.cfg.Publisher.PublishFor(it.tenant, it.key, it.buf, e.meta(it))
 		err = e.cfg.Publisher.Flush(ctx)
 	}
 	if err != nil {

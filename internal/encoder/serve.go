@@ -87,7 +87,7 @@ func (e *Encoder) serveEncode(w http.ResponseWriter, r *http.Request) {
 	}
 	items := make([]*item, len(req.Items))
 	for i := range items {
-		items[i] = &item{req: req.Items[i], file: files[i]}
+		items[i] = &item{req: req.Items[i], tenant: req.Tenant, file: files[i]}
 	}
 	if req.Force {
 		for _, it := range items {

@@ -76,7 +76,7 @@ func TestSecondSighting(t *testing.T) {
 	sighted := func(i int) {
 		buf, m := b.object(key(i), 3, 1)
 		defer buf.Release()
-		b.p.Sighted(embedding.Key(key(i)), buf, m)
+		b.p.Sighted("", embedding.Key(key(i)), buf, m)
 	}
 	b.publish(2, 3, 1)
 	for range 5 {

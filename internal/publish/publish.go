@@ -79,10 +79,11 @@ func (c Config) withDefaults() (Config, error) {
 
 // job is one publication.
 type job struct {
-	key  embedding.Key
-	buf  *arena.Buf
-	meta embedding.Meta
-	done chan struct{} // closed when the job has ended and its reference is back
+	tenant string // whose quota it counts for
+	key    embedding.Key
+	buf    *arena.Buf
+	meta   embedding.Meta
+	done   chan struct{} // closed when the job has ended and its reference is back
 }
 
 // Publisher stores objects in the background. Its methods may be called from any goroutine.
@@ -139,20 +140,26 @@ func (p *Publisher) Err() error {
 // Publish queues the sealed object in buf, which meta describes, and returns at once. The caller
 // keeps its reference. What cannot be queued is dropped and counted.
 func (p *Publisher) Publish(key embedding.Key, buf *arena.Buf, meta embedding.Meta) {
+	p.PublishFor("", key, buf, meta)
+}
+
+// PublishFor is Publish of what counts for the quota of a tenant, where the Store has quotas; "" is nobody's.
+func (p *Publisher) PublishFor(tenant string, key embedding.Key, buf *arena.Buf, meta embedding.Meta) {
 	p.mu.Lock()
-	o := p.admitLocked(key, buf, meta, false)
+	o := p.admitLocked(tenant, key, buf, meta, false)
 	p.mu.Unlock()
 	p.refused(o)
 }
 
-// Sighted says that the object of key served a request again without being made. Under SecondSighting
-// it is published when this is its second sighting; under Always it was published when it was made.
-func (p *Publisher) Sighted(key embedding.Key, buf *arena.Buf, meta embedding.Meta) {
+// Sighted says that the object of key served a request of tenant again without being made. Under
+// SecondSighting it is published when this is its second sighting; under Always it was published when it was
+// made.
+func (p *Publisher) Sighted(tenant string, key embedding.Key, buf *arena.Buf, meta embedding.Meta) {
 	if p.seen == nil {
 		return
 	}
 	p.mu.Lock()
-	o := p.admitLocked(key, buf, meta, true)
+	o := p.admitLocked(tenant, key, buf, meta, true)
 	p.mu.Unlock()
 	p.refused(o)
 }
@@ -166,7 +173,7 @@ func (p *Publisher) refused(o Outcome) {
 
 // admitLocked queues a publication or says why not. again: the object was not made for this sighting, so
 // after the second one nothing is new.
-func (p *Publisher) admitLocked(key embedding.Key, buf *arena.Buf, meta embedding.Meta, again bool) Outcome {
+func (p *Publisher) admitLocked(tenant string, key embedding.Key, buf *arena.Buf, meta embedding.Meta, again bool) Outcome {
 	_, dup := p.pending[key]
 	switch {
 	case p.cfg.Store == nil:
@@ -192,7 +199,7 @@ func (p *Publisher) admitLocked(key embedding.Key, buf *arena.Buf, meta embeddin
 	if !p.budget.charge(buf) {
 		return FullBytes
 	}
-	j := &job{key: key, buf: buf.Retain(), meta: meta, done: make(chan struct{})}
+	j := &job{tenant: tenant, key: key, buf: buf.Retain(), meta: meta, done: make(chan struct{})}
 	p.pending[key] = j
 	p.cfg.Metrics.pending(len(p.pending), p.budget.bytes)
 	p.queue <- j

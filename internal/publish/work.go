@@ -40,7 +40,7 @@ func (p *Publisher) store(j *job) error {
 	case states[0].Present:
 		return errExists
 	default:
-		err = p.cfg.Store.Put(ctx, j.key, j.buf, store.PutOptions{TTL: p.cfg.TTL})
+		err = p.cfg.Store.Put(ctx, j.key, j.buf, store.PutOptions{Tenant: j.tenant, TTL: p.cfg.TTL})
 	}
 	if err != nil && p.ctx.Err() != nil && !errors.Is(err, store.ErrUnconfirmed) {
 		return errShutdown

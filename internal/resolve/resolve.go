@@ -65,7 +65,7 @@ type Config struct {
 	Reap func() error
 	// Sighted is told of every hit in Cache, for a publisher that waits for a second sighting; nil is
 	// nobody. It must not block.
-	Sighted func(embedding.Key, *arena.Buf, embedding.Meta)
+	Sighted func(tenant string, key embedding.Key, buf *arena.Buf, meta embedding.Meta)
 	// ReadOrRecompute leaves out reads that are expected to take longer than encoding.
 	ReadOrRecompute bool
 	// Hedge starts an encode beside a read that is late, where the caller of ResolveOr offers one.
@@ -79,6 +79,7 @@ type Config struct {
 type Item struct {
 	Key      embedding.Key
 	Contract embedding.Contract
+	Tenant   string // for Sighted; "" is nobody's
 }
 
 // Result answers one Item. Either Buf is set, Source says where it came from, and the caller owns one
@@ -215,7 +216,7 @@ func (r *Resolver) local(it Item, res *Result) bool {
 	}
 	*res = Result{Buf: buf, Meta: meta, Source: control.SourceLocal}
 	if r.cfg.Sighted != nil {
-		r.cfg.Sighted(it.Key, buf, meta)
+		r.cfg.Sighted(it.Tenant, it.Key, buf, meta)
 	}
 	return true
 }

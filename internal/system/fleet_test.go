@@ -61,6 +61,7 @@ type options struct {
 	// direct, when set, stands between the P/D and the Store.
 	direct    func(shared.Store, *arena.Arena) shared.Store
 	maxQueue  int
+	quota     func(tenant string) int64 // of the Store
 	maxImages int
 	maxBody   int64
 	// share, when set, has Encoders share v3 objects of this dtype with vLLM.
@@ -103,7 +104,7 @@ func newFleet(t *testing.T, change func(*options)) *fleet {
 	}
 	socket := filepath.Join(t.TempDir(), "store.sock")
 	f := &fleet{socket: socket}
-	f.startStore(t, socket)
+	f.startStore(t, socket, o)
 	var encoders []string
 	for i := range o.encoders {
 		e := f.startEncoder(t, fmt.Sprintf("encoder-%d", i), socket, o)

@@ -36,9 +36,9 @@ type enc struct {
 	cache     *cache.Cache
 }
 
-func (f *fleet) startStore(t *testing.T, socket string) {
+func (f *fleet) startStore(t *testing.T, socket string, o options) {
 	ln := must[net.Listener](t)(ram.Listen(socket))
-	server := must[*ram.Server](t)(ram.NewServer(ram.Config{MaxBytes: arenaSize, Logger: quiet}))
+	server := must[*ram.Server](t)(ram.NewServer(ram.Config{MaxBytes: arenaSize, Quota: o.quota, Logger: quiet}))
 	f.storeReg = prometheus.NewRegistry()
 	f.storeReg.MustRegister(server.Collector())
 	ctx, cancel := context.WithCancel(context.Background())
