@@ -59,7 +59,7 @@ func StartMooncakeMaster(t testing.TB, cfg MooncakeConfig) *Mooncake {
 	cfg.ClientTTL = cmp.Or(cfg.ClientTTL, 30*time.Second)
 	m := &Mooncake{t: t, dir: mooncakeDir(t), cfg: cfg, rpc: FreePort(t), metrics: FreePort(t)}
 	m.Master = StartProcess(t, "mooncake_master", func() *exec.Cmd {
-		return m.command("mooncake_master", "--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1",
+		return mooncakeCommand(m.dir, "mooncake_master", "--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1",
 			arg("rpc_port", m.rpc), arg("metrics_port", m.metrics), "--rpc_thread_num=4",
 			arg("default_kv_lease_ttl", m.cfg.LeaseTTL.Milliseconds()),
 			arg("client_ttl", int64(m.cfg.ClientTTL/time.Second)),
@@ -79,13 +79,20 @@ func (m *Mooncake) Dir() string { return m.dir }
 // its port.
 func (m *Mooncake) AddNode(segmentBytes int64) (*Process, int) {
 	m.t.Helper()
-	port := FreePort(m.t)
-	p := StartProcess(m.t, "mooncake_client_"+strconv.Itoa(port), func() *exec.Cmd {
-		return m.command("mooncake_client", "--protocol=tcp", "--host=127.0.0.1", arg("port", port),
-			"--master_server_address="+m.MasterAddr(), "--metadata_server=P2PHANDSHAKE",
+	return StartMooncakeNode(m.t, m.MasterAddr(), segmentBytes)
+}
+
+// StartMooncakeNode starts a mooncake_client of the cluster of master that gives segmentBytes to it, and
+// returns the process with its port once it takes calls.
+func StartMooncakeNode(t testing.TB, master string, segmentBytes int64) (*Process, int) {
+	t.Helper()
+	dir, port := mooncakeDir(t), FreePort(t)
+	p := StartProcess(t, "mooncake_client_"+strconv.Itoa(port), func() *exec.Cmd {
+		return mooncakeCommand(dir, "mooncake_client", "--protocol=tcp", "--host=127.0.0.1", arg("port", port),
+			"--master_server_address="+master, "--metadata_server=P2PHANDSHAKE",
 			arg("global_segment_size", segmentBytes), "--threads=4", "--minloglevel=1")
 	})
-	m.WaitNode(port)
+	waitMooncake(t, "127.0.0.1:"+strconv.Itoa(port))
 	return p, port
 }
 
@@ -95,7 +102,7 @@ func (m *Mooncake) Addr() string { return "127.0.0.1:" + strconv.Itoa(m.port) }
 // WaitMaster waits until the master serves.
 func (m *Mooncake) WaitMaster() {
 	m.t.Helper()
-	m.wait("the master", func() bool {
+	waitFor(m.t, "the master", func() bool {
 		c := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 		r, err := c.Get("http://127.0.0.1:" + strconv.Itoa(m.metrics) + "/health")
 		if err != nil {
@@ -116,9 +123,11 @@ func (m *Mooncake) WaitClient() { m.t.Helper(); m.WaitNode(m.port) }
 func (m *Mooncake) WaitNode(port int) { m.t.Helper(); m.WaitAddr("127.0.0.1:" + strconv.Itoa(port)) }
 
 // WaitAddr is WaitNode for a mooncake_client that somebody else started.
-func (m *Mooncake) WaitAddr(address string) {
-	m.t.Helper()
-	m.wait("mooncake_client", func() bool {
+func (m *Mooncake) WaitAddr(address string) { m.t.Helper(); waitMooncake(m.t, address) }
+
+func waitMooncake(t testing.TB, address string) {
+	t.Helper()
+	waitFor(t, "mooncake_client", func() bool {
 		c, err := net.DialTimeout("tcp", address, time.Second)
 		if err != nil {
 			return false
@@ -128,18 +137,18 @@ func (m *Mooncake) WaitAddr(address string) {
 	})
 }
 
-func (m *Mooncake) wait(what string, ready func() bool) {
-	m.t.Helper()
+func waitFor(t testing.TB, what string, ready func() bool) {
+	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !ready(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			m.t.Fatalf("%s does not serve after 30 s", what)
+			t.Fatalf("%s does not serve after 30 s", what)
 		}
 	}
 }
 
-func (m *Mooncake) command(program string, args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(m.dir, program), args...)
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+m.dir, "MC_FORCE_TCP=1", "MC_TCP_ENABLE_CONNECTION_POOL=1",
+func mooncakeCommand(dir, program string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(dir, program), args...)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir, "MC_FORCE_TCP=1", "MC_TCP_ENABLE_CONNECTION_POOL=1",
 		"MC_TCP_PROGRESS_TIMEOUT_SEC=5", "MC_TCP_STATUS_TIMEOUT_SEC=5", "MC_RPC_TIMEOUT_MS=2000")
 	return cmd
 }

@@ -7,6 +7,14 @@ import (
 	"sync"
 )
 
+// What is logged once at each turn of events.
+const (
+	msgAway  = "mooncake: the Store is away; encoding instead"
+	msgHere  = "mooncake: the Store is back"
+	msgDoubt = "mooncake: a transfer failed or was left; its memory is in quarantine, its key not trusted. Further ones are counted only"
+	msgBack  = "mooncake: quarantined memory is back"
+)
+
 // breaker refuses calls while the Store cannot serve: each would wait 4.4 s for an answer that says
 // no. It opens on the first sign (a code, a heartbeat) and closes when a trial call went well, which
 // the heart makes once a second.
@@ -24,7 +32,7 @@ func (b *breaker) trip(cause error) {
 	defer b.mu.Unlock()
 	if b.cause == nil {
 		b.trips++
-		b.log.Warn("mooncake: the Store is away; encoding instead", "cause", cause)
+		b.log.Warn(msgAway, "cause", cause)
 	}
 	b.cause = cause
 }
@@ -34,7 +42,7 @@ func (b *breaker) reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.cause != nil {
-		b.log.Info("mooncake: the Store is back")
+		b.log.Info(msgHere)
 	}
 	b.cause = nil
 }

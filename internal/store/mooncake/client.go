@@ -68,7 +68,7 @@ func Open(ctx context.Context, cfg Config, a *arena.Arena) (*Client, error) {
 	}
 	c := &Client{cfg: cfg.withDefaults(), arena: a, win: w, turn: make(chan struct{}, 1), joined: make(chan struct{})}
 	c.breaker.log = c.cfg.Logger
-	c.held.arena = a
+	c.held.arena, c.held.log, c.held.quiet = a, c.cfg.Logger, c.cfg.ClientTTL
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	l, err := c.join(ctx)
 	var release *errRelease

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"sync"
 	"testing"
@@ -35,6 +36,44 @@ func TestMain(m *testing.M) {
 }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// logbook counts what a client logs, by message.
+type logbook struct {
+	mu    sync.Mutex // guards count
+	count map[string]int
+}
+
+func (b *logbook) Enabled(context.Context, slog.Level) bool { return true }
+func (b *logbook) WithAttrs([]slog.Attr) slog.Handler       { return b }
+func (b *logbook) WithGroup(string) slog.Handler            { return b }
+
+func (b *logbook) Handle(_ context.Context, r slog.Record) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.count == nil {
+		b.count = map[string]int{}
+	}
+	b.count[r.Message]++
+	return nil
+}
+
+// said fails the test unless the log has each message as often as want says, and no other; those that
+// want gives as -1 are not looked at.
+func (b *logbook) said(t testing.TB, want map[string]int) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	got := maps.Clone(b.count)
+	for msg, n := range want {
+		if n >= 0 && got[msg] != n {
+			t.Errorf("%q is in the log %d times, want %d", msg, got[msg], n)
+		}
+		delete(got, msg)
+	}
+	for msg, n := range got {
+		t.Errorf("%q is in the log, %d times", msg, n)
+	}
+}
 
 func newArena(t testing.TB, n int64) *arena.Arena {
 	t.Helper()

@@ -3,6 +3,7 @@
 package mooncake
 
 import (
+	"log/slog"
 	"sync"
 	"time"
 
@@ -21,6 +22,8 @@ type held struct {
 // withdrawn, or when the process that has it is dead; never by time alone.
 type quarantine struct {
 	arena *arena.Arena
+	log   *slog.Logger
+	quiet time.Duration // without a range coming in, after which the next one is worth a word
 
 	mu    sync.Mutex // guards the fields below; taken before the arena's
 	held  map[*held]struct{}
@@ -43,7 +46,11 @@ func (q *quarantine) hold(b *arena.Buf, s *session, reason string) *held {
 	}
 	q.held[h] = struct{}{}
 	q.bytes += h.bytes
-	q.last = time.Now()
+	now := time.Now()
+	if now.Sub(q.last) > q.quiet {
+		q.log.Warn(msgDoubt, "bytes", h.bytes, "cause", reason)
+	}
+	q.last = now
 	q.total++
 	return h
 }

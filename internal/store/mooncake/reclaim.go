@@ -138,7 +138,7 @@ func (c *Client) settleOldLocked(ctx context.Context, l *link) {
 // settleLocked gives back what s holds and forgets it.
 func (c *Client) settleLocked(s *session) {
 	if bytes := c.held.settle(s); bytes > 0 {
-		c.cfg.Logger.Info("mooncake: quarantined memory is back", "bytes", bytes)
+		c.cfg.Logger.Info(msgBack, "bytes", bytes)
 	}
 	c.mu.Lock()
 	c.old = slices.DeleteFunc(c.old, func(o *session) bool { return o == s })
