@@ -72,7 +72,7 @@ func (a *app) loadFlags(role config.Role, file string) (*config.Loaded, error) {
 				return nil, usageError{fmt.Errorf("--%s: up chooses this itself for each worker; leave the flag out, or start the roles one by one", p.Flag.Name)}
 			}
 			value := p.Flag.Target.Interface()
-			if kind, ok := value.(string); key == "encoder.store" && ok && isStoreKind(kind) {
+			if kind, ok := value.(string); (key == "encoder.store" || key == "prefill.store") && ok && isStoreKind(kind) {
 				key = "store.kind" // "--store mooncake" as with the other commands; a socket of that name is ./mooncake
 			}
 			in.Flags[key] = config.Flag{Name: "--" + p.Flag.Name, Value: value}
@@ -82,8 +82,8 @@ func (a *app) loadFlags(role config.Role, file string) (*config.Loaded, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	if role == config.RoleEncoder {
-		err = joinNamedCluster(l, a.Env)
+	if role == config.RoleEncoder || role == config.RolePrefill {
+		err = joinNamedCluster(l, string(role)+".store", a.Env)
 	}
 	return l, err
 }
@@ -92,9 +92,10 @@ func isStoreKind(text string) bool {
 	return slices.Contains([]string{config.StoreRAM, config.StoreMooncake, config.StoreNone}, text)
 }
 
-// joinNamedCluster has an Encoder that is told of no Store join the cluster of MOONCAKE_CONFIG_PATH.
-func joinNamedCluster(l *config.Loaded, env []string) error {
-	if l.Source("store.kind") != "default" || l.Source("encoder.store") != "default" || config.MooncakeFilePath(env) == "" {
+// joinNamedCluster has a worker that is told of no Store, by socket or kind, join the cluster of
+// MOONCAKE_CONFIG_PATH.
+func joinNamedCluster(l *config.Loaded, socket string, env []string) error {
+	if l.Source("store.kind") != "default" || l.Source(socket) != "default" || config.MooncakeFilePath(env) == "" {
 		return nil
 	}
 	return l.Set("store.kind", config.StoreMooncake, "env "+config.MooncakeEnv)

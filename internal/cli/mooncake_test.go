@@ -174,8 +174,8 @@ func TestFindingsAreAligned(t *testing.T) {
 	}
 }
 
-// What makes an Encoder use Mooncake shows in its refusal of an address that only Mooncake's clients have.
-func TestEncoderChoosesItsStore(t *testing.T) {
+// What makes a worker use Mooncake shows in its refusal of an address that only Mooncake's clients have.
+func TestWorkersChooseTheirStore(t *testing.T) {
 	file := config.MooncakeEnv + "=/does/not/exist.json"
 	for _, c := range []struct {
 		env   []string
@@ -190,11 +190,13 @@ func TestEncoderChoosesItsStore(t *testing.T) {
 		{[]string{file, "AFTERIMAGE_STORE_KIND=ram"}, nil, false},
 		{nil, nil, false},
 	} {
-		var errs strings.Builder
-		args := append([]string{"encoder", "--engine", "device", "--mooncake-client", "nowhere", "--arena-bytes", "1KiB"}, c.args...)
-		status := Program{Args: args, Env: c.env, Stderr: &errs}.Main(t.Context())
-		if status != exitUsage || strings.Contains(errs.String(), "mooncake.client") != c.joins {
-			t.Errorf("%q with %q: status %d, %s, want a word about mooncake.client: %v", c.args, c.env, status, errs.String(), c.joins)
+		for _, role := range []string{"encoder", "prefill"} {
+			var errs strings.Builder
+			args := append([]string{role, "--engine", "device", "--mooncake-client", "nowhere", "--arena-bytes", "1KiB"}, c.args...)
+			status := Program{Args: args, Env: c.env, Stderr: &errs}.Main(t.Context())
+			if status != exitUsage || strings.Contains(errs.String(), "mooncake.client") != c.joins {
+				t.Errorf("%s %q with %q: status %d, %s, want a word about mooncake.client: %v", role, c.args, c.env, status, errs.String(), c.joins)
+			}
 		}
 	}
 }
