@@ -5,6 +5,7 @@ package mooncake
 import (
 	"log/slog"
 	"sync"
+	"time"
 )
 
 // What is logged once at each turn of events.
@@ -23,13 +24,18 @@ type breaker struct {
 
 	mu    sync.Mutex // guards the fields below
 	cause error      // why it is open; nil is closed
+	good  time.Time  // when it was closed last
 	trips uint64
 }
 
-// trip opens it.
-func (b *breaker) trip(cause error) {
+// trip opens it, for a call that began then. One that began before the breaker closed says nothing new: with
+// a dead master it takes seconds to fail.
+func (b *breaker) trip(began time.Time, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.cause == nil && began.Before(b.good) {
+		return
+	}
 	if b.cause == nil {
 		b.trips++
 		b.log.Warn(msgAway, "cause", cause)
@@ -43,6 +49,7 @@ func (b *breaker) reset() {
 	defer b.mu.Unlock()
 	if b.cause != nil {
 		b.log.Info(msgHere)
+		b.good = time.Now()
 	}
 	b.cause = nil
 }

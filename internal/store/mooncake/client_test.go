@@ -156,6 +156,22 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
+// A call that began before the Store was back, and fails after it, opens nothing.
+func TestLateFailureOpensNothing(t *testing.T) {
+	b := breaker{log: quiet}
+	began, away := time.Now(), errors.New("away")
+	b.trip(began, away)
+	b.reset()
+	b.trip(began, away)
+	if err := b.open(); err != nil || b.tripped() != 1 {
+		t.Errorf("%v after %d trips, want a closed breaker and one", err, b.tripped())
+	}
+	b.trip(time.Now(), away)
+	if b.open() == nil || b.tripped() != 2 {
+		t.Error("a failure of a later call does not open it")
+	}
+}
+
 // A heartbeat with status 0 says that mooncake_client lost its master.
 func TestHeartbeatStatus(t *testing.T) {
 	f, c, _ := startWithFake(t)

@@ -134,6 +134,7 @@ func (c *Client) once(busy chan struct{}, f func()) {
 func (c *Client) pulse(l *link) bool {
 	ctx, cancel := timeout(c.ctx, beatTimeout)
 	defer cancel()
+	began := time.Now()
 	_, s := c.current()
 	if s == nil || c.mute.Load() { // without a session, Close is under way
 		return true
@@ -147,9 +148,9 @@ func (c *Client) pulse(l *link) bool {
 	switch {
 	case c.ctx.Err() != nil:
 	case err != nil:
-		c.breaker.trip(fmt.Errorf("heartbeat of mooncake_client: %w", err))
+		c.breaker.trip(began, fmt.Errorf("heartbeat of mooncake_client: %w", err))
 	case !serving:
-		c.breaker.trip(errMasterAway)
+		c.breaker.trip(began, errMasterAway)
 	}
 	return true
 }

@@ -52,6 +52,7 @@ func (c *Client) existSome(ctx context.Context, keys []embedding.Key, states []s
 	defer c.leave()
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
+	began := time.Now()
 	rs, err := l.read().exist(ctx, asked)
 	if err != nil {
 		return c.unavailable(err)
@@ -60,7 +61,7 @@ func (c *Client) existSome(ctx context.Context, keys []embedding.Key, states []s
 		c.count.code(r.code)
 		if r.code == codeRPCFailed || r.code == codeRPCTimeout {
 			err := fmt.Errorf("%v", r.code)
-			c.breaker.trip(err)
+			c.breaker.trip(began, err)
 			return c.unavailable(err)
 		}
 		// Any other code is an absence: a key that cannot be asked for cannot be read either.
@@ -102,6 +103,7 @@ func (c *Client) removeOne(ctx context.Context, k embedding.Key) error {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	for end := time.Now().Add(c.cfg.RemoveWait); ; {
+		began := time.Now()
 		r, err := l.write().remove(ctx, string(k))
 		if err != nil {
 			return c.unavailable(err)
@@ -112,7 +114,7 @@ func (c *Client) removeOne(ctx context.Context, k embedding.Key) error {
 			return nil
 		case codeRPCFailed, codeRPCTimeout:
 			err := fmt.Errorf("%v", r.code)
-			c.breaker.trip(err)
+			c.breaker.trip(began, err)
 			return c.unavailable(err)
 		}
 		if time.Now().After(end) || pause(ctx, removePause) != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"afterimage/internal/arena"
 	"afterimage/internal/store"
@@ -21,6 +22,7 @@ type transfer struct {
 	bufs  []*arena.Buf // of each key; borrowed
 	l     *link
 	s     *session
+	began time.Time // set by move
 }
 
 // move makes the call and returns one result for each key. Buffers that may still be in use when it
@@ -28,6 +30,7 @@ type transfer struct {
 // has a class too, and holds for all keys.
 func (c *Client) move(ctx context.Context, t *transfer, on *conn, body []byte) ([]result, error) {
 	// The ctx bounds the waiting, not the call, which nobody can take back.
+	t.began = time.Now()
 	ch, err := on.send(t.fn, body)
 	if err != nil {
 		return nil, c.unavailable(err) // nothing was sent
@@ -60,7 +63,7 @@ func (c *Client) finish(t *transfer, rep reply) ([]result, error) {
 			c.held.hold(t.bufs[i], t.s, r.code.String())
 			c.doubt(t.keys[i])
 		case errors.Is(class, store.ErrUnavailable):
-			c.breaker.trip(fmt.Errorf("%v", r.code))
+			c.breaker.trip(t.began, fmt.Errorf("%v", r.code))
 		}
 	}
 	return rs, nil
