@@ -101,7 +101,7 @@ func newPrefill(ctx context.Context, cfg config.Config, p *process, eng engine.T
 	parts.add(receiver.Close)
 	worker, err := prefill.New(prefill.Config{
 		Name: p.name, Version: version, Model: cfg.Model.Name, Engine: eng, Receiver: receiver, Protocol: protocol,
-		Residents: residents, Store: shared,
+		Arena: memory, Residents: residents, Store: shared,
 		PoolBytes: int64(own.ArenaBytes), MaxBodyBytes: prefillMaxBody, GrantTimeout: grantTimeout,
 		PrepareTTL: time.Duration(own.PrepareTimeout), ItemTimeout: time.Duration(own.ItemTimeout),
 		StepTokens: own.StepTokens, MaxWaiting: prefillMaxWaiting, WriteTimeout: writeTimeout, Registry: p.registry, Logger: p.log,

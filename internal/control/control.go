@@ -16,6 +16,7 @@ const (
 	PathWorker   = "/v1/worker"           // GET: Announcement
 	PathGeometry = "/v1/geometry"         // POST Encoder: GeometryRequest -> GeometryResponse
 	PathEncode   = "/v1/encode"           // POST Encoder: EncodeRequest + image bytes -> EncodeResponse
+	PathDeliver  = "/v1/deliver"          // POST Encoder: DeliverRequest -> EncodeResponse
 	PathPrepare  = "/v1/prepare"          // POST P/D: PrepareRequest -> PrepareResponse; DELETE /v1/prepare/{request}
 	PathChat     = "/v1/chat/completions" // POST P/D: the client's body, media replaced by item parts
 )
@@ -183,6 +184,13 @@ type EncodeRequest struct {
 	Items   []EncodeItem `json:"items"`
 }
 
+// DeliverRequest asks an Encoder to send embeddings to further grants: those that it has, or that a call
+// which is under way is about to make. Bytes of the items is not read.
+type DeliverRequest struct {
+	Request string       `json:"request"`
+	Items   []EncodeItem `json:"items"`
+}
+
 // Source says where an embedding came from.
 type Source string
 
@@ -211,7 +219,7 @@ type Arrival struct {
 	Index  int     `json:"index"` // into PrepareRequest.Items
 	Road   Road    `json:"road"`
 	Bytes  int     `json:"bytes"`
-	WaitMS float64 `json:"wait_ms"` // for which the prompt stood still for it
+	WaitMS float64 `json:"wait_ms"` // from the chat call until it was there
 }
 
 // EncodedItem answers one EncodeItem.
@@ -239,6 +247,10 @@ type EncodeResponse struct {
 // TypeDelivery is the Error.Type of an embedding that an Encoder had and a P/D did not get, whichever of
 // them or the way between them failed.
 const TypeDelivery = "DeliveryError"
+
+// TypeAbsent is the Error.Type of an embedding that a DeliverRequest names and that an Encoder neither has nor
+// is making.
+const TypeAbsent = "AbsentError"
 
 // Error tells a failure to the gateway, which turns it into the client's shape.
 type Error struct {

@@ -22,7 +22,7 @@ type TraceItem struct {
 	// Of MS: the time before the engine took it, and from when it was there to the confirmed delivery.
 	QueueMS    float64 `json:"queue_ms"`
 	TransferMS float64 `json:"transfer_ms"`
-	WaitMS     float64 `json:"wait_ms"` // for which the prompt stood still for it
+	WaitMS     float64 `json:"wait_ms"` // from the chat call at P/D until it was there
 }
 
 // TraceStage is a point that a request passed.

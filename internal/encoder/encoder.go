@@ -60,6 +60,7 @@ type Encoder struct {
 	boot    string
 	metrics *metrics
 	flights resolve.Flight[*arena.Buf]
+	board   board
 	ready   chan struct{} // tokens for pictures that are decoded, the one in the engine included
 	engine  chan struct{} // one token: the engine runs one picture at a time
 	waiting atomic.Int64  // images before the engine

@@ -42,6 +42,8 @@ func fault(err error) *control.Error {
 		status, kind = http.StatusRequestEntityTooLarge, openai.TypeTooLarge
 	case errors.Is(err, errQueueFull):
 		status, kind = http.StatusTooManyRequests, openai.TypeRateLimit
+	case errors.Is(err, errAbsent):
+		kind = control.TypeAbsent
 	case errors.Is(err, context.Canceled):
 		status, kind, message = statusLeft, "Canceled", "the call was cancelled"
 	case errors.As(err, &undelivered):

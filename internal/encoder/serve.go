@@ -21,6 +21,7 @@ func (e *Encoder) Routes(mux *http.ServeMux) {
 	})
 	mux.HandleFunc("POST "+control.PathGeometry, e.serveGeometry)
 	mux.HandleFunc("POST "+control.PathEncode, e.serveEncode)
+	mux.HandleFunc("POST "+control.PathDeliver, e.serveDeliver)
 }
 
 func reply(w http.ResponseWriter, status int, body any) {
@@ -88,6 +89,7 @@ func (e *Encoder) serveEncode(w http.ResponseWriter, r *http.Request) {
 	items := make([]*item, len(req.Items))
 	for i := range items {
 		items[i] = &item{req: req.Items[i], tenant: req.Tenant, file: files[i]}
+		defer e.board.begin(e.cfg.Namespace.Key(req.Items[i].Identifier))()
 	}
 	if req.Force {
 		for _, it := range items {
@@ -95,6 +97,11 @@ func (e *Encoder) serveEncode(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	e.work(r.Context(), items, req.Force, start)
+	e.reply(w, items)
+}
+
+// reply answers a call item by item and lets go of the objects.
+func (e *Encoder) reply(w http.ResponseWriter, items []*item) {
 	resp := control.EncodeResponse{Encoder: e.cfg.Name}
 	for _, it := range items {
 		resp.Items = append(resp.Items, e.answer(it))
@@ -124,6 +131,7 @@ func (e *Encoder) work(ctx context.Context, items []*item, force bool, start tim
 			}
 			it.resolved = time.Since(start)
 			if it.err == nil {
+				e.board.post(it)
 				it.err = e.deliver(ctx, it)
 			}
 			it.done = time.Since(start)

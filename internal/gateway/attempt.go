@@ -9,14 +9,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
 	"afterimage/internal/control"
 	"afterimage/internal/openai"
 	"afterimage/internal/proxy"
-	"afterimage/internal/route"
 )
 
 // attempt takes a request once through the fleet.
@@ -112,46 +110,6 @@ func (g *Gateway) bothCalls(ctx context.Context, req *request, out *proxy.Reply,
 // follow the delivery at once, so the wait is nearly always nothing.
 const traceGrace = 250 * time.Millisecond
 
-// pickPrefill chooses the P/D with the least load; key spreads requests over equals.
-func pickPrefill(snap *snapshot, key string, past *history) (worker, error) {
-	if i := slices.IndexFunc(snap.Prefills, func(w worker) bool { return w.Up && w.URL == past.stay }); i >= 0 {
-		return snap.Prefills[i], nil
-	}
-	i := past.pick(snap.Prefills, func(ps []route.Peer) int { return route.LeastLoaded(key, ps) })
-	if i >= 0 {
-		return snap.Prefills[i], nil
-	}
-	if err := snap.need("P/D", snap.Prefills); err != nil {
-		return worker{}, unavailableWorker(err)
-	}
-	return worker{}, errNoneLeft
-}
-
-// anyEncoder chooses whom to ask for geometry; all Encoders in service have one namespace and one set of
-// rules.
-func anyEncoder(snap *snapshot, past *history) (worker, error) {
-	i := past.pick(snap.Encoders, func(ps []route.Peer) int { return slices.IndexFunc(ps, route.Peer.Usable) })
-	if i >= 0 {
-		return snap.Encoders[i], nil
-	}
-	if err := snap.need("Encoder", snap.Encoders); err != nil {
-		return worker{}, unavailableWorker(err)
-	}
-	return worker{}, errNoneLeft
-}
-
-// remembered returns an Encoder that is not up, for the names that it has given to embeddings: what it made
-// may still be found, by P/D.
-func (s *snapshot) remembered() (worker, bool) {
-	i := slices.IndexFunc(s.Encoders, func(w worker) bool {
-		return w.Known && !w.Mismatch && w.Seen.Namespace != nil && w.Seen.Processing != nil
-	})
-	if i < 0 {
-		return worker{}, false
-	}
-	return s.Encoders[i], true
-}
-
 func unavailableWorker(err error) error { return openai.Unavailable(retryAfter, "%v", err) }
 
 // retryElsewhere marks an answer that another worker, or the same one a little later, need not repeat.
@@ -171,7 +129,7 @@ func (g *Gateway) prepare(ctx context.Context, req *request, pd, enc worker, att
 	body.Uses = req.uses
 	for i, m := range req.images {
 		body.Items = append(body.Items, control.PrepareItem{
-			Identifier: m.id, Key: m.key, Contract: m.want, Tokens: m.geo.Tokens, Bytes: m.geo.Bytes, Force: past.force[i], ByEncoder: len(req.forced) > 0,
+			Identifier: m.id, Key: m.key, Contract: m.want, Tokens: m.geo.Tokens, Bytes: m.geo.Bytes, Force: past.forces(i), ByEncoder: len(req.forced) > 0,
 		})
 	}
 	var got control.PrepareResponse

@@ -4,39 +4,13 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"golang.org/x/sync/errgroup"
 
 	"afterimage/internal/control"
 	"afterimage/internal/openai"
-	"afterimage/internal/route"
 )
-
-// pickEncoder chooses the Encoder of one image.
-func pickEncoder(snap *snapshot, req *request, m *image, past *history) (int, error) {
-	if len(req.forced) > 0 {
-		i, err := route.Forced(req.forced.of(m), peers(snap.Encoders, everyone))
-		if err != nil {
-			return 0, unavailableWorker(err)
-		}
-		return i, nil
-	}
-	i := past.pick(snap.Encoders, func(ps []route.Peer) int {
-		if rank := route.Rank(string(m.id), ps); len(rank) > 0 {
-			return rank[0]
-		}
-		return -1
-	})
-	if i >= 0 {
-		return i, nil
-	}
-	if err := snap.need("Encoder", snap.Encoders); err != nil {
-		return 0, unavailableWorker(err)
-	}
-	return 0, errNoneLeft
-}
 
 // order asks for one image of a request to be delivered to grants; without any it is encoded for the Store
 // alone.
@@ -45,39 +19,109 @@ type order struct {
 	grants []control.Grant
 }
 
-// encode has every order carried out, with one call per Encoder.
+// encode has every order carried out: by the flight of another request where there is one, else by a call to
+// the Encoder of the image.
 func (g *Gateway) encode(ctx context.Context, snap *snapshot, req *request, orders []order, past *history) error {
-	groups := map[int][]order{} // by Encoder
-	for _, o := range orders {
-		e, err := pickEncoder(snap, req, req.images[o.image], past)
-		if err != nil {
-			return err
-		}
-		groups[e] = append(groups[e], o)
-	}
-	ctx, cancel := context.WithTimeout(ctx, g.cfg.EncodeTimeout)
-	defer cancel()
 	grp, ctx := errgroup.WithContext(ctx)
-	for e, orders := range groups {
-		// Forced images travel apart: force goes for a whole call.
-		for _, forced := range []bool{false, true} {
-			var pick []order
-			for _, o := range orders {
-				if past.force[o.image] == forced {
-					pick = append(pick, o)
-				}
+	calls := map[callKey]*batch{}
+	for _, o := range orders {
+		m := req.images[o.image]
+		pick := func() (worker, error) {
+			i, err := pickEncoder(snap, req, m, past)
+			if err != nil {
+				return worker{}, err
 			}
-			if len(pick) > 0 {
-				grp.Go(func() error { return g.encodeOn(ctx, snap.Encoders[e], req, pick, forced) })
-			}
+			return snap.Encoders[i], nil
 		}
+		forced := past.forces(o.image) && !g.flights.fresh(m.key, past.force[o.image])
+		f, leads, err := g.board(req, o, flightKey{m.key, forced}, past, pick)
+		switch {
+		case err != nil:
+			return g.abandon(calls, grp, err)
+		case !leads:
+			grp.Go(func() error { return g.join(ctx, req, o, f) })
+		default:
+			calls[callKey{f.enc.URL, forced}] = calls[callKey{f.enc.URL, forced}].with(o, f)
+		}
+	}
+	for k, b := range calls {
+		done, answered := g.lead(ctx, b.flights[0].enc, req, b.orders, b.flights, k.forced)
+		grp.Go(func() error { return g.await(ctx, req, b, done, answered) })
 	}
 	return grp.Wait()
 }
 
-// encodeCall returns the request of an encode call for the picked orders. Its body has a share of the
+// callKey tells encode calls of one request apart: force goes for a whole call.
+type callKey struct {
+	url    string
+	forced bool
+}
+
+// batch is what one encode call is about.
+type batch struct {
+	orders  []order
+	flights []*flight
+}
+
+func (b *batch) with(o order, f *flight) *batch {
+	if b == nil {
+		b = &batch{}
+	}
+	b.orders, b.flights = append(b.orders, o), append(b.flights, f)
+	return b
+}
+
+// board finds or makes the flight of an order. Where the client has named the Encoder, or the image is for the
+// Store alone, it is one of its own.
+func (g *Gateway) board(req *request, o order, key flightKey, past *history, pick func() (worker, error)) (*flight, bool, error) {
+	if len(req.forced) == 0 && len(o.grants) > 0 {
+		return g.flights.board(key, past, req.start, pick)
+	}
+	enc, err := pick()
+	if err != nil {
+		return nil, false, err
+	}
+	return newFlight(key, enc, past.round), true, nil
+}
+
+// abandon ends an encode that has found no Encoder for one of its images.
+func (g *Gateway) abandon(calls map[callKey]*batch, grp *errgroup.Group, err error) error {
+	for _, b := range calls {
+		for _, f := range b.flights {
+			g.flights.land(f, nil, err)
+			g.flights.leave(f)
+		}
+	}
+	grp.Go(func() error { return err })
+	return grp.Wait()
+}
+
+// await waits for the call that this request leads.
+func (g *Gateway) await(ctx context.Context, req *request, b *batch, done chan struct{}, answered *control.EncodeResponse) error {
+	defer func() {
+		for _, f := range b.flights {
+			g.flights.leave(f)
+		}
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := b.flights[0].err; err != nil {
+		return err
+	}
+	for i, o := range b.orders {
+		if err := g.file(req, o, b.flights[i].enc, answered, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// encodeRequest returns the request of an encode call for the picked orders. Its body has a share of the
 // memory that they lie in.
-func encodeCall(ctx context.Context, e worker, req *request, pick []order, force bool) (*http.Request, error) {
+func encodeRequest(ctx context.Context, e worker, req *request, pick []order, force bool) (*http.Request, error) {
 	head := control.EncodeRequest{Request: req.id, Force: force}
 	var files [][]byte
 	for _, o := range pick {
@@ -99,36 +143,47 @@ func encodeCall(ctx context.Context, e worker, req *request, pick []order, force
 	return hr, nil
 }
 
-// encodeOn makes one encode call and files its answers.
+// encodeOn makes an encode call that is no flight and files its answers.
 func (g *Gateway) encodeOn(ctx context.Context, e worker, req *request, pick []order, force bool) error {
-	hr, err := encodeCall(ctx, e, req, pick, force)
+	got, err := g.encodeCall(ctx, e, req, pick, force)
 	if err != nil {
 		return err
 	}
+	for i, o := range pick {
+		if err := g.file(req, o, e, &got, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// encodeCall makes one encode call. Its answers are as many as the orders.
+func (g *Gateway) encodeCall(ctx context.Context, e worker, req *request, pick []order, force bool) (got control.EncodeResponse, err error) {
+	hr, err := encodeRequest(ctx, e, req, pick, force)
+	if err != nil {
+		return got, err
+	}
 	// A call that fails keeps this share: net/http may close its body and still be reading it.
 	req.buf.Retain()
-	var got control.EncodeResponse
 	if err := g.do(hr, e, &got); err != nil {
-		// What the caller did wrong, an Encoder says per item. A call that it refuses as a whole is
-		// between it and this gateway.
-		var answer *workerError
-		if errors.As(err, &answer) {
-			return &refusedError{url: e.URL, err: err}
-		}
-		return err
+		// What the caller did wrong, an Encoder says per item.
+		return got, refusedCall(e, err)
 	}
 	req.buf.Release()
 	if len(got.Items) != len(pick) {
-		return nonsense(e, "answered %d items of %d", len(got.Items), len(pick))
+		return got, nonsense(e, "answered %d items of %d", len(got.Items), len(pick))
 	}
-	for j, a := range got.Items {
-		m := req.images[pick[j].image]
-		if a.Error != nil {
-			return encodeError(e, req.scan.Media[m.parts[0]], a.Error)
-		}
-		req.trace.item(m, got.Encoder, a)
-		g.metrics.items.WithLabelValues(string(a.Source)).Inc()
+	return got, nil
+}
+
+// file notes answer i of an Encoder, which is about o.
+func (g *Gateway) file(req *request, o order, e worker, got *control.EncodeResponse, i int) error {
+	a, m := got.Items[i], req.images[o.image]
+	if a.Error != nil {
+		return encodeError(e, req.scan.Media[m.parts[0]], a.Error)
 	}
+	req.trace.item(m, got.Encoder, a)
+	g.metrics.items.WithLabelValues(string(a.Source)).Inc()
 	return nil
 }
 

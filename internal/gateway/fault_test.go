@@ -169,7 +169,7 @@ func TestHistory(t *testing.T) {
 	if got := pick(h, b); got != errNoneLeft.Error() {
 		t.Errorf("b refused, then broke: %s", got)
 	}
-	if !h.note(&missingError{items: []int{2}}) || !h.force[2] || h.force[0] {
+	if !h.note(&missingError{items: []int{2}}) || !h.forces(2) || h.forces(0) {
 		t.Errorf("force %v", h.force)
 	}
 	if !h.note(&undeliveredError{errors.New("x")}) || len(h.workers) != 2 {

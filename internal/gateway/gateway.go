@@ -60,6 +60,7 @@ type Gateway struct {
 	client  *http.Client
 	geo     *geometry
 	traces  *traces
+	flights *flights
 	metrics *metrics
 	// background holds calls that nobody waits for but Close.
 	background sync.WaitGroup
@@ -74,7 +75,7 @@ func New(cfg Config) *Gateway {
 	client := proxy.NewClient(workerIdle)
 	return &Gateway{
 		cfg: cfg, client: client, fleet: newFleet(cfg, client), geo: newGeometry(),
-		traces: newTraces(1024), metrics: newMetrics(cfg.Registry),
+		traces: newTraces(1024), flights: newFlights(), metrics: newMetrics(cfg.Registry),
 	}
 }
 

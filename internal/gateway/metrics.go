@@ -9,6 +9,7 @@ type metrics struct {
 	images    prometheus.Counter
 	items     *prometheus.CounterVec // by source
 	repairs   prometheus.Counter
+	joined    prometheus.Counter
 	cut       prometheus.Counter
 	running   prometheus.Gauge
 	firstByte prometheus.Histogram
@@ -32,6 +33,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		repairs: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "afterimage_gateway_repairs_total", Help: "Attempts repeated because a worker failed or lacked an item.",
 		}),
+		joined: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "afterimage_gateway_joined_total", Help: "Images that joined the encode of another request, in flight at the same time.",
+		}),
 		cut: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "afterimage_gateway_cut_streams_total", Help: "Answers that ended in an error frame.",
 		}),
@@ -45,7 +49,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "afterimage_gateway_request_seconds", Help: "Time of a whole request.", Buckets: buckets,
 		}),
 	}
-	r.MustRegister(m.requests, m.images, m.items, m.repairs, m.cut, m.running, m.firstByte, m.duration)
+	r.MustRegister(m.requests, m.images, m.items, m.repairs, m.joined, m.cut, m.running, m.firstByte, m.duration)
 	for _, s := range []string{"local", "store", "encoded", "resident"} {
 		m.items.WithLabelValues(s)
 	}

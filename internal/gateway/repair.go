@@ -5,6 +5,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"afterimage/internal/openai"
 	"afterimage/internal/route"
@@ -21,18 +22,20 @@ const (
 // history is what the attempts of one request teach the next one.
 type history struct {
 	workers map[string]verdict // by URL
-	force   map[int]bool       // images that must be encoded afresh
+	force   map[int]time.Time  // images that must be encoded afresh, and since when
+	round   int                // attempts that failed
 	stay    string             // URL of the P/D that lacked only those; it has the others
 	cause   error              // why the latest attempt failed
 }
 
 func newHistory() *history {
-	return &history{workers: map[string]verdict{}, force: map[int]bool{}}
+	return &history{workers: map[string]verdict{}, force: map[int]time.Time{}}
 }
 
 // note files why an attempt failed and says whether another may succeed.
 func (h *history) note(err error) bool {
 	h.cause, h.stay = err, ""
+	h.round++
 	var missing *missingError
 	var broken *brokenError
 	var refusal *refusedError
@@ -40,7 +43,7 @@ func (h *history) note(err error) bool {
 	switch {
 	case errors.As(err, &missing):
 		for _, i := range missing.items {
-			h.force[i] = true
+			h.force[i] = time.Now()
 		}
 		h.stay = missing.url
 	case errors.As(err, &broken):
@@ -53,6 +56,9 @@ func (h *history) note(err error) bool {
 	}
 	return true
 }
+
+// forces says whether image i must be encoded afresh.
+func (h *history) forces(i int) bool { return !h.force[i].IsZero() }
 
 // errNoneLeft: workers are up, but all have refused this request.
 var errNoneLeft = errors.New("every worker has refused this request")

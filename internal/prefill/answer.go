@@ -11,6 +11,7 @@ import (
 
 	"afterimage/internal/batch"
 	"afterimage/internal/control"
+	"afterimage/internal/engine"
 	"afterimage/internal/openai"
 )
 
@@ -168,6 +169,9 @@ func (a *answer) fault(err error) error {
 	var bad *batch.ItemError
 	if errors.As(err, &bad) { // the engine looked before native code did
 		a.p.cfg.Residents.remove(a.entry.items[bad.Item].Key)
+		if errors.Is(bad.Err, engine.ErrBadRows) {
+			a.p.distrust(a.entry.items[bad.Item].Key, bad.Err)
+		}
 		return &missingError{items: []int{bad.Item}, cause: bad.Err}
 	}
 	if errors.Is(err, batch.ErrClosed) {

@@ -22,6 +22,11 @@ func (p *Prefill) load(items []control.PrepareItem, stored []bool, out []supply)
 	if len(which) == 0 {
 		return
 	}
+	total := int64(0)
+	for _, i := range which {
+		total += int64(items[i].Bytes)
+	}
+	p.loading.Add(total)
 	ctx, cancel := context.WithTimeout(context.Background(), loadTimeout)
 	all := &loads{left: len(which), stop: cancel, done: make(chan struct{})}
 	for n, i := range which {
@@ -29,6 +34,7 @@ func (p *Prefill) load(items []control.PrepareItem, stored []bool, out []supply)
 	}
 	p.background.Go(func() {
 		defer cancel()
+		defer p.loading.Add(-total)
 		all.finish(p.resolver.Resolve(ctx, p.wants(items, which)))
 	})
 }

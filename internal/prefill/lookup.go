@@ -4,6 +4,7 @@ package prefill
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"afterimage/internal/control"
@@ -56,6 +57,8 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 func (p *Prefill) ask(ctx context.Context, items []control.PrepareItem, out []supply) (stored []bool) {
 	stored = make([]bool, len(items))
 	var now, later []int
+	// A repair takes no chances with memory: reads that copy may find none, an Encoder's grant is waited for.
+	repair := slices.ContainsFunc(items, func(it control.PrepareItem) bool { return it.Force })
 	for i := range items {
 		switch it := &items[i]; {
 		case it.Force:
@@ -64,7 +67,7 @@ func (p *Prefill) ask(ctx context.Context, items []control.PrepareItem, out []su
 			// Objects of another format are vLLM's; only an Encoder can make sense of those.
 		case p.cfg.Store.Capabilities().Lends || !it.Sized():
 			now = append(now, i)
-		default:
+		case !repair && p.room(it.Bytes):
 			later = append(later, i)
 		}
 	}
@@ -86,6 +89,16 @@ func (p *Prefill) ask(ctx context.Context, items []control.PrepareItem, out []su
 		}
 	}
 	return stored
+}
+
+// room says whether a read of so many bytes is likely to find memory. If not, an Encoder is asked for the
+// embedding, which reads the Store too, and whose delivery waits for memory in order.
+func (p *Prefill) room(bytes int) bool {
+	if p.cfg.Arena == nil {
+		return true
+	}
+	st := p.cfg.Arena.Stats()
+	return st.Capacity-st.Reserved-st.Committed-st.Quarantined >= 2*int64(bytes)+p.loading.Load()
 }
 
 // resident says whether it can be taken from the residents.

@@ -12,10 +12,12 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"afterimage/internal/arena"
 	"afterimage/internal/batch"
 	"afterimage/internal/control"
 	"afterimage/internal/embedding"
@@ -34,6 +36,8 @@ type Config struct {
 	Engine   engine.Text
 	Receiver transport.Receiver
 	Protocol embedding.Protocol // format of the objects that Encoders deliver
+	// Arena is what the Receiver grants and the Store's copies are made in; nil takes it to have room.
+	Arena *arena.Arena
 	// Residents are the embeddings that are kept; nil keeps none. Their memory is the Receiver's, which
 	// must be set to evict them.
 	Residents *Residents
@@ -73,6 +77,7 @@ type Prefill struct {
 	sched   *batch.Scheduler
 
 	resolver   *resolve.Resolver // nil without a Store
+	loading    atomic.Int64      // bytes that reads in the background will take
 	background sync.WaitGroup    // reads, and removals of wrong objects
 }
 

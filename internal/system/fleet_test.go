@@ -47,17 +47,18 @@ const (
 
 // options change what a fleet is made of.
 type options struct {
-	encodeTime  time.Duration
-	prefillTime time.Duration // per token of the prompt
-	decodeTime  time.Duration // per token of the answer
-	context     int
-	answerLen   int
-	encoders    int
-	poolArena   int64 // the P/D's memory as it is
-	poolBytes   int64 // and as its configuration says
-	itemWait    time.Duration
-	residents   int64 // bytes that the P/D keeps
-	p2p         bool  // the P/D leaves the Store to the Encoders
+	encodeTime   time.Duration
+	prefillTime  time.Duration // per token of the prompt
+	decodeTime   time.Duration // per token of the answer
+	context      int
+	answerLen    int
+	encoders     int
+	poolArena    int64 // the P/D's memory as it is
+	poolBytes    int64 // and as its configuration says
+	itemWait     time.Duration
+	residents    int64 // bytes that the P/D keeps
+	encoderCache int64 // bytes that an Encoder keeps; less than 0 is none
+	p2p          bool  // the P/D leaves the Store to the Encoders
 	// direct, when set, stands between the P/D and the Store.
 	direct    func(shared.Store, *arena.Arena) shared.Store
 	maxQueue  int

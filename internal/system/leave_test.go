@@ -167,7 +167,7 @@ func TestLeaderLeaves(t *testing.T) {
 	file := picture(t, 60, 60, 200)
 	var calls atomic.Int64
 	e.fail(func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path == control.PathEncode {
+		if r.URL.Path == control.PathEncode || r.URL.Path == control.PathDeliver {
 			calls.Add(1)
 		}
 		return false

@@ -3,6 +3,7 @@
 package system
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -80,7 +81,7 @@ func (f *fleet) startEncoder(t *testing.T, name, socket string, o options) *enc 
 	}
 	store := must[*ram.Client](t)(ram.Dial(t.Context(), ram.ClientConfig{Path: socket, Arena: a}))
 	guard := must[*shared.Guard](t)(shared.NewGuard(shared.GuardConfig{Store: store, Arena: a, Logger: quiet}))
-	local := cache.New(arenaSize / 2)
+	local := cache.New(cmp.Or(o.encoderCache, arenaSize/2))
 	resolver := must[*resolve.Resolver](t)(resolve.New(resolve.Config{Cache: local, Store: guard, Protocol: f.ns.Protocol, KeepWrong: naming != nil, Logger: quiet}))
 	publisher := must[*publish.Publisher](t)(publish.New(publish.Config{Store: guard, Protocol: f.ns.Protocol, Logger: quiet}))
 	reg := prometheus.NewRegistry()
@@ -148,7 +149,7 @@ func (f *fleet) bootPrefill(t *testing.T, o options) {
 		Name: "prefill-0", Version: "test", Engine: text, Receiver: receiver, Protocol: embedding.A1,
 		PoolBytes: o.poolBytes, MaxBodyBytes: 64 << 20, GrantTimeout: 5 * time.Second, PrepareTTL: 30 * time.Second,
 		ItemTimeout: o.itemWait, MaxWaiting: 64, WriteTimeout: 10 * time.Second, Registry: f.prefill.reg, Logger: quiet,
-		Residents: residents, Store: direct,
+		Arena: f.pool, Residents: residents, Store: direct,
 	}))
 	mux := http.NewServeMux()
 	p.Routes(mux)

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"slices"
+
+	"afterimage/internal/route"
+)
+
+// pickPrefill chooses the P/D with the least load; key spreads requests over equals.
+func pickPrefill(snap *snapshot, key string, past *history) (worker, error) {
+	if i := slices.IndexFunc(snap.Prefills, func(w worker) bool { return w.Up && w.URL == past.stay }); i >= 0 {
+		return snap.Prefills[i], nil
+	}
+	i := past.pick(snap.Prefills, func(ps []route.Peer) int { return route.LeastLoaded(key, ps) })
+	if i >= 0 {
+		return snap.Prefills[i], nil
+	}
+	if err := snap.need("P/D", snap.Prefills); err != nil {
+		return worker{}, unavailableWorker(err)
+	}
+	return worker{}, errNoneLeft
+}
+
+// anyEncoder chooses whom to ask for geometry; all Encoders in service have one namespace and one set of
+// rules.
+func anyEncoder(snap *snapshot, past *history) (worker, error) {
+	i := past.pick(snap.Encoders, func(ps []route.Peer) int { return slices.IndexFunc(ps, route.Peer.Usable) })
+	if i >= 0 {
+		return snap.Encoders[i], nil
+	}
+	if err := snap.need("Encoder", snap.Encoders); err != nil {
+		return worker{}, unavailableWorker(err)
+	}
+	return worker{}, errNoneLeft
+}
+
+// remembered returns an Encoder that is not up, for the names that it has given to embeddings: what it made
+// may still be found, by P/D.
+func (s *snapshot) remembered() (worker, bool) {
+	i := slices.IndexFunc(s.Encoders, func(w worker) bool {
+		return w.Known && !w.Mismatch && w.Seen.Namespace != nil && w.Seen.Processing != nil
+	})
+	if i < 0 {
+		return worker{}, false
+	}
+	return s.Encoders[i], true
+}
+
+// pickEncoder chooses the Encoder of one image.
+func pickEncoder(snap *snapshot, req *request, m *image, past *history) (int, error) {
+	if len(req.forced) > 0 {
+		i, err := route.Forced(req.forced.of(m), peers(snap.Encoders, everyone))
+		if err != nil {
+			return 0, unavailableWorker(err)
+		}
+		return i, nil
+	}
+	i := past.pick(snap.Encoders, func(ps []route.Peer) int {
+		if rank := route.Rank(string(m.id), ps); len(rank) > 0 {
+			return rank[0]
+		}
+		return -1
+	})
+	if i >= 0 {
+		return i, nil
+	}
+	if err := snap.need("Encoder", snap.Encoders); err != nil {
+		return 0, unavailableWorker(err)
+	}
+	return 0, errNoneLeft
+}

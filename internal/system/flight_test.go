@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package system
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"afterimage/internal/client"
+	"afterimage/internal/control"
+)
+
+// burst asks about one picture from n connections at once, over the gateways in turn, and checks the answers.
+func burst(t *testing.T, n int, file []byte, gateways ...*fleet) {
+	t.Helper()
+	want := reference(t, nil, turn{file, "what?"})
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			g := gateways[i%len(gateways)]
+			own := &client.Client{Base: g.gateway.URL, HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+			a, err := own.Ask(t.Context(), question(file), nil)
+			if err != nil || a.Text != want {
+				t.Errorf("request %d: %q, %v; want %q", i, a.Text, err, want)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// calls counts the calls to path at all Encoders, and lets them through.
+func (f *fleet) calls(path string) func() int64 {
+	var all []*atomic.Int64
+	for _, e := range f.encoders {
+		all = append(all, e.watch(path))
+	}
+	return func() (n int64) {
+		for _, c := range all {
+			n += c.Load()
+		}
+		return n
+	}
+}
+
+// TestBurstOverTwoGateways (F02): one picture over many connections and two gateways is encoded once, and its
+// file travels once per gateway; in either mode, and where Encoders keep nothing.
+func TestBurstOverTwoGateways(t *testing.T) {
+	for name, change := range map[string]func(*options){
+		"direct":                 func(*options) {},
+		"p2p":                    func(o *options) { o.p2p, o.residents = true, 0 },
+		"Encoders without cache": func(o *options) { o.p2p, o.residents, o.encoderCache = true, 0, -1 },
+	} {
+		f := newFleet(t, func(o *options) { o.encodeTime = 150 * time.Millisecond; change(o) })
+		g := f.secondGateway(t, nil)
+		f.ask(t, "", picture(t, 60, 61, 8)) // sizes are known, so that all requests come together
+		before, files := f.encodes(t), f.calls(control.PathEncode)
+		burst(t, 20, picture(t, 60, 61, 9), f, g)
+		if n := f.encodes(t) - before; n != 1 {
+			t.Errorf("%s: %v encodes of one picture", name, n)
+		}
+		if n := files(); n > 2 {
+			t.Errorf("%s: the file travelled %d times through 2 gateways", name, n)
+		}
+		joined := f.gateway.count(t, "afterimage_gateway_joined_total", "") + g.gateway.count(t, "afterimage_gateway_joined_total", "")
+		if joined == 0 {
+			t.Errorf("%s: nobody joined", name)
+		}
+		eventually(t, "the memory is back", f.free)
+	}
+}
+
+// TestFirstCallerLeaves (T10): a flight outlives the request that started it; when all have left, it ends.
+func TestFirstCallerLeaves(t *testing.T) {
+	f := newFleet(t, func(o *options) { o.encodeTime = 200 * time.Millisecond })
+	file := picture(t, 60, 60, 3)
+	arrived := make(chan struct{}, 8)
+	for _, e := range f.encoders {
+		e.fail(func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == control.PathEncode || r.URL.Path == control.PathDeliver {
+				arrived <- struct{}{}
+			}
+			return false
+		})
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() {
+		_, err := f.client.Ask(ctx, question(file), nil)
+		first <- err
+	}()
+	<-arrived
+	second := make(chan struct{})
+	go func() { defer close(second); burst(t, 2, file, f) }()
+	<-arrived
+	<-arrived
+	leave()
+	if err := <-first; err == nil {
+		t.Error("the first caller did not leave")
+	}
+	<-second
+	if n := f.encodes(t); n != 1 {
+		t.Errorf("%v encodes, want 1", n)
+	}
+	eventually(t, "the memory is back", f.free)
+}
+
+// TestOneErrorOneRetry (T10): when the encode that ten requests wait for fails, one of them tries again, and
+// the others wait for that; a fleet that fails for good is asked once per repair, not once per request.
+func TestOneErrorOneRetry(t *testing.T) {
+	const broken = `{"encoder":"x","items":[{"error":{"status":503,"type":"x","message":"engine lost"}}]}`
+	f := newFleet(t, nil)
+	fail := func(times int64) func() int64 {
+		var calls atomic.Int64
+		for _, e := range f.encoders {
+			e.fail(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path != control.PathEncode || calls.Add(1) > times {
+					return false
+				}
+				readAll(r.Body)
+				time.Sleep(100 * time.Millisecond) // an engine that fails takes its time; the others join meanwhile
+				answers(200, broken)(w, r)
+				return true
+			})
+		}
+		return calls.Load
+	}
+	f.ask(t, "", picture(t, 60, 60, 4))
+	calls := fail(1)
+	burst(t, 10, picture(t, 60, 60, 5), f)
+	if n := calls(); n != 2 {
+		t.Errorf("%d encode calls after one error, want 2", n)
+	}
+	calls = fail(1 << 30)
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			if status, header, body := f.post(t, nil, user(img(picture(t, 60, 60, 6)))); status != 503 || header.Get("Retry-After") == "" {
+				t.Errorf("%d %s", status, body)
+			}
+		})
+	}
+	wg.Wait()
+	if n := calls(); n > 3 {
+		t.Errorf("%d encode calls of 10 requests for a picture that cannot be encoded, want 3 at most", n)
+	}
+	eventually(t, "the memory is back", f.free)
+}
+
+// TestMissedByAll: when a P/D loses what ten requests share, they have it encoded afresh once.
+func TestMissedByAll(t *testing.T) {
+	f := newFleet(t, func(o *options) { o.encodeTime = 50 * time.Millisecond })
+	f.ask(t, "", picture(t, 60, 60, 6))
+	before := f.encodes(t)
+	var lost sync.Map // names of requests
+	f.prefill.fail(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != control.PathChat {
+			return false
+		}
+		if _, again := lost.LoadOrStore(r.Header.Get(control.HeaderRequestID), true); again {
+			return false
+		}
+		readAll(r.Body)
+		answers(409, `{"missing":[0]}`)(w, r)
+		return true
+	})
+	burst(t, 10, picture(t, 60, 60, 7), f)
+	if n := f.encodes(t) - before; n > 2 {
+		t.Errorf("%v encodes, want the first and one repair", n)
+	}
+}
