@@ -14,6 +14,7 @@ const (
 	msgHere  = "mooncake: the Store is back"
 	msgDoubt = "mooncake: a transfer failed or was left; its memory is in quarantine, its key not trusted. Further ones are counted only"
 	msgBack  = "mooncake: quarantined memory is back"
+	msgStays = "mooncake: a mapping of the arena is not withdrawn yet"
 )
 
 // breaker refuses calls while the Store cannot serve: each would wait 4.4 s for an answer that says

@@ -105,7 +105,7 @@ func TestClientKilledDuringTransfers(t *testing.T) {
 	if st := c.Stats(); st.Reconnects != 2 {
 		t.Errorf("%d reconnects, want 2", st.Reconnects)
 	}
-	log.said(t, map[string]int{"mooncake: connecting again": 2, "mooncake: connected": 2, msgDoubt: -1, msgBack: -1})
+	log.said(t, map[string]int{"mooncake: connecting again": 2, "mooncake: connected": 2, msgDoubt: -1, msgBack: -1, msgStays: -1})
 	if err := c.Err(); err != nil {
 		t.Errorf("the client gave up: %v", err)
 	}

@@ -130,7 +130,7 @@ func (c *Client) settleOldLocked(ctx context.Context, l *link) {
 			c.settleLocked(s)
 		} else if ctx.Err() == nil && !s.warned && c.held.holds(s) {
 			s.warned = true
-			c.cfg.Logger.Warn("mooncake: a mapping of the arena is not withdrawn yet", "cause", err)
+			c.cfg.Logger.Warn(msgStays, "cause", err)
 		}
 	}
 }
