@@ -6,7 +6,8 @@
 // Publish takes a reference and returns at once. Waiting and running publications are bounded in
 // number and in bytes; beyond that, and for every other reason, a publication is dropped, counted by
 // reason, and logged now and then. Workers take them in order: an object is checked (never empty, never
-// NaN or infinite), its key is looked up, and only what the Store lacks is sent.
+// NaN or infinite), its key is looked up, and only what the Store lacks is sent. A Store that takes several
+// objects at once gets what waits in one call.
 //
 // Every reference is released when its publication ends, not when somebody asks. After
 // store.ErrUnconfirmed somebody may still read the memory; keeping it is the business of store.Guard.
@@ -89,6 +90,7 @@ type job struct {
 // Publisher stores objects in the background. Its methods may be called from any goroutine.
 type Publisher struct {
 	cfg     Config
+	guard   *store.Guard    // cfg.Store; nil without one
 	ctx     context.Context // of all Store calls
 	stop    context.CancelFunc
 	workers sync.WaitGroup
@@ -116,6 +118,7 @@ func New(cfg Config) (*Publisher, error) {
 		budget:  budget{max: cfg.MaxPendingBytes, charges: map[*arena.Buf]*charge{}},
 		log:     limitedLog{to: cfg.Logger, every: cfg.LogEvery},
 	}
+	p.guard, _ = cfg.Store.(*store.Guard)
 	if cfg.Admission == SecondSighting {
 		p.seen = newSketch()
 	}

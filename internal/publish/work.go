@@ -11,15 +11,76 @@ import (
 	"afterimage/internal/store"
 )
 
+// What one call to a Store that takes several objects at once carries: the one that is next, and what waits
+// behind it up to these bounds, so that the first is not late.
+const (
+	batchItems = 16
+	batchBytes = 64 << 20
+)
+
 // work ends when the queue is closed and empty.
 func (p *Publisher) work() {
 	for j := range p.queue {
-		p.finish(j, p.store(j))
+		p.store(p.more(j))
 	}
 }
 
-// store carries one publication out.
-func (p *Publisher) store(j *job) error {
+// more returns j and what goes with it in one call.
+func (p *Publisher) more(j *job) []*job {
+	jobs, bytes := []*job{j}, j.buf.Len()
+	for p.guard.Batches() && len(jobs) < batchItems && bytes < batchBytes {
+		select {
+		case next, ok := <-p.queue:
+			if !ok {
+				return jobs
+			}
+			jobs, bytes = append(jobs, next), bytes+next.buf.Len()
+		default:
+			return jobs
+		}
+	}
+	return jobs
+}
+
+// store carries publications out: one question, and one PUT of what is absent.
+func (p *Publisher) store(jobs []*job) {
+	ctx, cancel := context.WithTimeout(p.ctx, p.cfg.Timeout)
+	defer cancel()
+	fit, keys := jobs[:0], make([]embedding.Key, 0, len(jobs))
+	for _, j := range jobs {
+		if err := p.fit(j); err != nil {
+			p.finish(j, err)
+			continue
+		}
+		fit, keys = append(fit, j), append(keys, j.key)
+	}
+	if len(fit) == 0 {
+		return
+	}
+	// Another worker may have published the same picture meanwhile: a question is cheaper than a PUT.
+	states, err := p.guard.Exists(ctx, keys)
+	absent, puts := fit[:0], make([]store.Putting, 0, len(fit))
+	for i, j := range fit {
+		switch {
+		case err != nil:
+			p.finish(j, p.ended(err))
+		case states[i].Present:
+			p.finish(j, errExists)
+		default:
+			absent = append(absent, j)
+			puts = append(puts, store.Putting{Key: j.key, Buf: j.buf, Opts: store.PutOptions{Tenant: j.tenant, TTL: p.cfg.TTL}})
+		}
+	}
+	if len(puts) == 0 {
+		return
+	}
+	for i, err := range p.guard.PutAll(ctx, puts) {
+		p.finish(absent[i], p.ended(err))
+	}
+}
+
+// fit refuses what is not to be sent.
+func (p *Publisher) fit(j *job) error {
 	if p.ctx.Err() != nil {
 		return errShutdown
 	}
@@ -29,19 +90,11 @@ func (p *Publisher) store(j *job) error {
 	if most := p.cfg.Store.Capabilities().MaxPut; most > 0 && int64(j.buf.Len()) > most {
 		return fmt.Errorf("%w: %d bytes, it takes %d", errTooLarge, j.buf.Len(), most)
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, p.cfg.Timeout)
-	defer cancel()
-	// Another worker may have published the same picture meanwhile: a question is cheaper than a PUT.
-	states, err := p.cfg.Store.Exists(ctx, []embedding.Key{j.key})
-	switch {
-	case err != nil:
-	case len(states) != 1:
-		err = fmt.Errorf("%w: %d answers to 1 key", store.ErrUnavailable, len(states))
-	case states[0].Present:
-		return errExists
-	default:
-		err = p.cfg.Store.Put(ctx, j.key, j.buf, store.PutOptions{Tenant: j.tenant, TTL: p.cfg.TTL})
-	}
+	return nil
+}
+
+// ended says that a call failed since the publisher closes, where it did.
+func (p *Publisher) ended(err error) error {
 	if err != nil && p.ctx.Err() != nil && !errors.Is(err, store.ErrUnconfirmed) {
 		return errShutdown
 	}

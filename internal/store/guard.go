@@ -193,18 +193,7 @@ func (g *Guard) Put(ctx context.Context, key embedding.Key, buf *arena.Buf, opts
 			return fmt.Errorf("%w: %w", ErrRejected, ErrDistrusted)
 		}
 	}
-	err := g.cfg.Store.Put(ctx, key, buf, opts)
-	if err == nil || Classified(err) && !errors.Is(err, ErrUnconfirmed) {
-		return err
-	}
-	if !errors.Is(err, ErrUnconfirmed) {
-		err = fmt.Errorf("%w: %w", ErrUnconfirmed, err)
-	}
-	if errors.Is(err, ErrHeld) && g.cfg.OnUnconfirmed == Drain {
-		g.counted()
-		return err
-	}
-	return g.unconfirmed(err, []embedding.Key{key}, []*arena.Buf{buf.Retain()}, int64(buf.Len()))
+	return g.put(g.cfg.Store.Put(ctx, key, buf, opts), key, buf)
 }
 
 // Remove implements Store.
