@@ -4,10 +4,13 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"afterimage/internal/bench"
+	"afterimage/internal/config"
 )
 
 // benchCmd measures.
@@ -55,11 +58,17 @@ func (c *smokeCmd) Run(a *app) error {
 	return c.report(a, report)
 }
 
+// storeBenchFlags are those of the benchmarks of the reuse core.
+type storeBenchFlags struct {
+	benchFlags `embed:""`
+	Store      string `enum:"ram,mooncake" default:"ram" help:"Store to measure: ram, or mooncake, for which it starts a Mooncake cluster on this host (default ${default})."`
+}
+
 // resolverCmd runs bench resolver.
 type resolverCmd struct {
-	benchFlags `embed:""`
-	Copy       bool `xor:"part" help:"Measure only hits that are copied into the own arena, against a memcpy of the same bytes."`
-	Serial     bool `xor:"part" help:"Measure only one request for all objects against one for each, and the first after start."`
+	storeBenchFlags `embed:""`
+	Copy            bool `xor:"part" help:"Measure only hits that are copied into the own arena, against a memcpy of the same bytes."`
+	Serial          bool `xor:"part" help:"Measure only one request for all objects against one for each, and the first after start."`
 }
 
 // Run is called by the parser.
@@ -71,36 +80,70 @@ func (c *resolverCmd) Run(a *app) error {
 	case c.Serial:
 		only = bench.OnlySerial
 	}
+	if only != "" && c.Store != config.StoreRAM {
+		return fmt.Errorf("--copy and --serial are parts of the benchmark of --store %s", config.StoreRAM)
+	}
 	return c.storeBench(a, func(b bench.StoreBench, ctx context.Context) (bench.Report, error) {
 		b.Only = only
 		return b.Resolver(ctx)
-	})
+	}, bench.MooncakeBench.Resolver)
 }
 
 // publishCmd runs bench publish.
 type publishCmd struct {
-	benchFlags `embed:""`
+	storeBenchFlags `embed:""`
 }
 
 // Run is called by the parser.
-func (c *publishCmd) Run(a *app) error { return c.storeBench(a, bench.StoreBench.Publish) }
+func (c *publishCmd) Run(a *app) error {
+	return c.storeBench(a, bench.StoreBench.Publish, bench.MooncakeBench.Publish)
+}
 
 // storeBench runs one of the benchmarks of the reuse core.
-func (f *benchFlags) storeBench(a *app, run func(bench.StoreBench, context.Context) (bench.Report, error)) error {
+func (f *storeBenchFlags) storeBench(a *app, onRAM func(bench.StoreBench, context.Context) (bench.Report, error),
+	onMooncake func(bench.MooncakeBench, context.Context) (bench.Report, error)) error {
 	binary, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	ctx, stop := interruptible(a.ctx, func() { os.Exit(exitFailure) })
 	defer stop()
+	if f.Store == config.StoreMooncake {
+		b := bench.DefaultMooncakeBench()
+		if b.Dir, err = findMooncake("", caches()); err != nil {
+			return err
+		}
+		b.Env, b.Progress, b.Python = a.Env, a.Stderr, peersPython(caches())
+		if f.Peer != "all" && f.Peer != "installed" {
+			b.Peers = slices.DeleteFunc(b.Peers, func(name string) bool { return name != f.Peer })
+		}
+		return f.print(a)(onMooncake(b, ctx))
+	}
 	b := bench.DefaultStoreBench()
 	b.Binary, b.Env, b.Progress = binary, a.Env, a.Stderr
 	b.Redis = slices.Contains([]string{"redis", "all", "installed"}, f.Peer)
-	report, err := run(b, ctx)
-	if err != nil {
-		return err
+	return f.print(a)(onRAM(b, ctx))
+}
+
+// print returns what takes the outcome of a benchmark.
+func (f *benchFlags) print(a *app) func(bench.Report, error) error {
+	return func(r bench.Report, err error) error {
+		if err != nil {
+			return err
+		}
+		return f.report(a, r)
 	}
-	return f.report(a, report)
+}
+
+// peersPython returns the Python of make peers, "" where it was not run to its end.
+func peersPython(caches []string) string {
+	for _, c := range caches {
+		venv := filepath.Join(c, "peers", "venv")
+		if _, err := os.Stat(filepath.Join(venv, "installed.txt")); err == nil {
+			return filepath.Join(venv, "bin", "python")
+		}
+	}
+	return ""
 }
 
 // report prints r and, with --check, ends the program with its verdict.

@@ -57,7 +57,7 @@ func StartMooncakeMaster(t testing.TB, cfg MooncakeConfig) *Mooncake {
 	cfg.SegmentBytes = cmp.Or(cfg.SegmentBytes, 256<<20)
 	cfg.LeaseTTL = cmp.Or(cfg.LeaseTTL, 200*time.Millisecond)
 	cfg.ClientTTL = cmp.Or(cfg.ClientTTL, 30*time.Second)
-	m := &Mooncake{t: t, dir: mooncakeDir(t), cfg: cfg, rpc: FreePort(t), metrics: FreePort(t)}
+	m := &Mooncake{t: t, dir: MooncakeDir(t), cfg: cfg, rpc: FreePort(t), metrics: FreePort(t)}
 	m.Master = StartProcess(t, "mooncake_master", func() *exec.Cmd {
 		return mooncakeCommand(m.dir, "mooncake_master", "--rpc_address=127.0.0.1", "--metrics_host=127.0.0.1",
 			arg("rpc_port", m.rpc), arg("metrics_port", m.metrics), "--rpc_thread_num=4",
@@ -86,7 +86,7 @@ func (m *Mooncake) AddNode(segmentBytes int64) (*Process, int) {
 // returns the process with its port once it takes calls.
 func StartMooncakeNode(t testing.TB, master string, segmentBytes int64) (*Process, int) {
 	t.Helper()
-	dir, port := mooncakeDir(t), FreePort(t)
+	dir, port := MooncakeDir(t), FreePort(t)
 	p := StartProcess(t, "mooncake_client_"+strconv.Itoa(port), func() *exec.Cmd {
 		return mooncakeCommand(dir, "mooncake_client", "--protocol=tcp", "--host=127.0.0.1", arg("port", port),
 			"--master_server_address="+master, "--metadata_server=P2PHANDSHAKE",
@@ -166,8 +166,8 @@ func FreePort(t testing.TB) int {
 	return ln.Addr().(*net.TCPAddr).Port
 }
 
-// mooncakeDir finds the unpacked wheel.
-func mooncakeDir(t testing.TB) string {
+// MooncakeDir returns the folder of Mooncake's programs, which make deps-mooncake unpacked.
+func MooncakeDir(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv(EnvMooncake)
 	if dir == "" {

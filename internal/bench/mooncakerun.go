@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"afterimage/internal/embedding"
+	"afterimage/internal/resolve"
+)
+
+// mooncakeRun measures one size and count.
+type mooncakeRun struct {
+	*mooncakeRig
+	rounds  Rounds
+	name    string
+	n, size int
+	o       *objects
+	sums    []string // SHA-256 of the values
+	ids     []string
+	rows    []Row
+}
+
+// note says what was run.
+func (r *mooncakeRig) note() string {
+	return fmt.Sprintf("Mooncake %s, master and two mooncake_clients on this host, TCP loopback between nodes; objects of format v3; "+
+		"median of the rounds' medians; %s", r.local.Stats().Release, Machine())
+}
+
+func (b MooncakeBench) run(rig *mooncakeRig, n, size int) *mooncakeRun {
+	rounds := b.Rounds
+	if bytes := n * size; bytes > nodeFrom*8 { // a tenth of a second each
+		rounds.Warmup, rounds.Samples = max(1, rounds.Warmup/3), max(1, rounds.Samples/3)
+	}
+	return &mooncakeRun{mooncakeRig: rig, rounds: rounds, name: fmt.Sprintf("%dx%s", n, sizeName(size)), n: n, size: size}
+}
+
+// rowsOf returns how many rows an object of size bytes has.
+func rowsOf(size int) int { return size / (colsV3 * embedding.BFloat16.Bytes()) }
+
+// make builds the objects of a case, which are named after purpose.
+func (x *mooncakeRun) make(purpose string) (*objects, error) {
+	o, rows := &objects{}, rowsOf(x.size)
+	m := embedding.Meta{Rows: rows, Cols: colsV3, DType: embedding.BFloat16}
+	x.ids, x.sums = nil, nil
+	for i := range x.n {
+		x.ids = append(x.ids, fmt.Sprintf("%s/%s/%d", purpose, x.name, i))
+		key := benchNamespace.Key(embedding.Identifier(x.ids[i]))
+		buf, err := x.arena.Reserve(embedding.HeaderBytesV3 + m.PayloadBytes())
+		if err != nil {
+			return o, errors.Join(err, o.release())
+		}
+		o.bufs = append(o.bufs, buf)
+		payload := buf.Bytes()[embedding.HeaderBytesV3:]
+		for j := range payload { // finite, and as peer.py makes it
+			payload[j] = byte(i+j) & 0x3f
+		}
+		if err := embedding.V3.Seal(buf.Bytes(), key, m); err != nil {
+			return o, errors.Join(err, o.release())
+		}
+		buf.Commit()
+		sum := sha256.Sum256(payload)
+		x.sums = append(x.sums, hex.EncodeToString(sum[:]))
+		o.items = append(o.items, resolve.Item{Key: key, Contract: embedding.Contract{Rows: rows, Cols: colsV3, DType: m.DType}})
+		o.metas = append(o.metas, m)
+	}
+	return o, nil
+}
+
+// present leaves out ways of peers that do not run.
+func present(ways ...*way) []*way {
+	var out []*way
+	for _, w := range ways {
+		if w != nil {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// compare adds the row of ours next to a peer's, which is nil when it was not measured: then ours stands alone,
+// once.
+func (x *mooncakeRun) compare(what string, ours *way, peer string, theirs *way, target float64) {
+	name := x.name + " " + what
+	if theirs == nil {
+		if !slices.ContainsFunc(x.rows, func(r Row) bool { return r.Case == name && r.NotMeasured == "" }) {
+			x.rows = append(x.rows, Absolute(name, "p50 us", ours.median(), 0))
+		}
+		x.rows = append(x.rows, x.notMeasured(name, peer))
+		return
+	}
+	x.rows = append(x.rows, Against(name, "p50 us", ours.median(), peer, theirs.median(), target))
+}
+
+// notMeasured is the row of a peer that does not run.
+func (r *mooncakeRig) notMeasured(name, peer string) Row {
+	row := Missing(name, "p50 us", peer+": "+r.without[peer])
+	row.Peer = peer
+	return row
+}
+
+// meanRow is the geometric mean of all cases against the dummy client.
+func (r *mooncakeRig) meanRow(ratios []float64) Row {
+	const name = "all cases"
+	if r.peers[peerDummy] == nil {
+		return r.notMeasured(name, peerDummy)
+	}
+	sum := 0.0
+	for _, x := range ratios {
+		sum += math.Log(x)
+	}
+	row := Absolute(name, "geometric mean of the ratios", math.Exp(sum/float64(len(ratios))), maxDummyMean)
+	row.Peer = peerDummy
+	return row
+}
