@@ -21,14 +21,14 @@ type common struct {
 
 // upOwns are the keys that up works out itself, since it starts several workers on ports of its own.
 var upOwns = []string{
-	"store.listen", "store.path", "mooncake.client", "mooncake.start_client", "mooncake.client_ttl", "encoder.listen", "encoder.name", "encoder.store",
+	"store.listen", "store.path", "mooncake.client", "mooncake.admin", "mooncake.start_client", "mooncake.client_ttl", "encoder.listen", "encoder.name", "encoder.store",
 	"prefill.listen", "prefill.data_listen", "prefill.name", "prefill.store", "gateway.encoders", "gateway.prefills",
 }
 
 // unused are the keys that come with a table and that the command does not read.
 var unused = map[string][]string{
-	"encoder": {"store.listen", "store.path", "store.bytes"},
-	"prefill": {"store.listen", "store.path", "store.bytes", "store.ttl", "store.tenant_quota_bytes", "delivery.overlap"},
+	"encoder": {"store.listen", "store.path", "store.bytes", "mooncake.admin"},
+	"prefill": {"store.listen", "store.path", "store.bytes", "store.ttl", "store.tenant_quota_bytes", "delivery.overlap", "mooncake.admin"},
 	"gateway": {"delivery.mode"},
 }
 

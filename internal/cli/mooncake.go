@@ -78,7 +78,7 @@ func upMooncake(l *config.Loaded, caches []string) ([]supervise.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = errors.Join(l.Set("mooncake.client", at[2], "up"), l.Set("mooncake.client_ttl", upClientTTL.String(), "up"))
+	err = errors.Join(l.Set("mooncake.client", at[2], "up"), l.Set("mooncake.admin", at[1], "up"), l.Set("mooncake.client_ttl", upClientTTL.String(), "up"))
 	if err != nil {
 		return nil, err
 	}

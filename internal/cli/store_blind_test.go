@@ -29,7 +29,7 @@ func (b blind) Exists(ctx context.Context, keys []embedding.Key) ([]store.State,
 // newBlindTool is a tool on the rig's Store that sees no more of it than every Store shows.
 func newBlindTool(t *testing.T, r *shelfRig) *shelfTool {
 	t.Helper()
-	tool := &shelfTool{path: r.path, named: true, connect: func(ctx context.Context, memory *arena.Arena) (store.Store, error) {
+	tool := &shelfTool{path: r.path, flag: "--path " + r.path, named: true, connect: func(ctx context.Context, memory *arena.Arena) (store.Store, error) {
 		c, err := ram.Dial(ctx, ram.ClientConfig{Path: r.path, Arena: memory})
 		return blind{c}, err
 	}}
@@ -83,7 +83,7 @@ func TestWholeKeysOfAnyStore(t *testing.T) {
 	}
 	_, err = tool.one(ctx, "01")
 	f("one", "does not look for the beginning", err)
-	f("ls", "of the kind ram cannot list what it holds; get, stat, verify and rm take whole keys", (&storeLsCmd{}).list(ctx, tool, &out))
+	f("ls", "of the kind ram cannot list what it holds. get, stat, verify and rm take whole keys", (&storeLsCmd{}).list(ctx, tool, &out))
 	f("stat", "nobody sums up a Store of the kind ram", (&storeStatCmd{}).totals(ctx, tool, &out))
 	_, err = (&storeVerifyCmd{}).verify(ctx, tool, m)
 	f("verify", "cannot list", err)
@@ -93,9 +93,22 @@ func TestWholeKeysOfAnyStore(t *testing.T) {
 
 // TestMooncakeIsNotLookedInto: a configuration for Mooncake is not answered from some ram Store that runs.
 func TestMooncakeIsNotLookedInto(t *testing.T) {
-	var out, errs bytes.Buffer
-	p := Program{Args: []string{"store", "ls"}, Env: []string{"AFTERIMAGE_STORE_KIND=mooncake"}, Stdout: &out, Stderr: &errs}
-	if status := p.Main(t.Context()); status != exitUsage || !strings.Contains(errs.String(), "doctor --store mooncake") {
-		t.Errorf("status %d: %s", status, errs.String())
+	r := newShelfRig(t, 1<<20)
+	for _, c := range []struct {
+		args  []string
+		kind  string
+		words string
+	}{
+		{nil, "mooncake", "no mooncake_client answers at 127.0.0.1:1"},
+		{[]string{"--mooncake-client", "127.0.0.1:2"}, "mooncake", "no mooncake_client answers at 127.0.0.1:2"},
+		{[]string{"--store-kind", "mooncake", "--path", r.path}, "ram", "no mooncake_client answers at 127.0.0.1:1"},
+		{[]string{"--mooncake-client", "127.0.0.1:2"}, "ram", "add --store-kind mooncake"},
+	} {
+		var out, errs bytes.Buffer
+		p := Program{Args: append([]string{"store", "ls"}, c.args...), Stdout: &out, Stderr: &errs,
+			Env: []string{"AFTERIMAGE_STORE_KIND=" + c.kind, "AFTERIMAGE_MOONCAKE_CLIENT=127.0.0.1:1"}}
+		if status := p.Main(t.Context()); status == exitOK || !strings.Contains(errs.String(), c.words) {
+			t.Errorf("%q: status %d: %s", c.args, status, errs.String())
+		}
 	}
 }

@@ -3,12 +3,14 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"afterimage/internal/embedding"
@@ -19,7 +21,8 @@ import (
 // storeExportCmd writes objects to a file.
 type storeExportCmd struct {
 	To      string `arg:"" placeholder:"FILE" help:"File to write; - is standard output."`
-	Prefix  string `placeholder:"PREFIX" help:"Export keys that begin with this."`
+	Prefix  string `placeholder:"PREFIX" xor:"which" help:"Export keys that begin with this."`
+	Keys    string `placeholder:"FILE" xor:"which" help:"Export the keys in this file, one per line; - is standard input. Any Store takes it, also one that cannot list."`
 	Resume  bool   `help:"Go on with a file that an export did not end, or add what is new to one that it did."`
 	Force   bool   `help:"Replace a file that is there."`
 	storeAt `embed:""`
@@ -30,7 +33,7 @@ type exported struct {
 	Objects int            `json:"objects"`
 	Bytes   int64          `json:"bytes"` // of the file
 	Kept    int            `json:"kept"`  // were in the file before
-	Gone    int            `json:"gone"`  // left the Store meanwhile
+	Gone    int            `json:"gone"`  // named, or listed before, and not there
 	Bad     map[string]int `json:"bad"`   // left out, by reason
 }
 
@@ -118,15 +121,19 @@ func (c *storeExportCmd) begin(f *os.File, m *meter, x *exported) (*storefile.Wr
 // fill writes every object that the file lacks. Whatever ends it, what was added is in the file.
 func (c *storeExportCmd) fill(ctx context.Context, t *shelfTool, w *storefile.Writer, m *meter, x *exported) error {
 	sum, err := t.Totals(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, errNoTotals) {
 		return err
 	}
 	total := sum.Objects
-	if c.Prefix != "" {
+	if c.Prefix != "" || c.Keys != "" {
 		total = 0
 	}
+	each := func(f func(store.Entry) error) error { return t.each(ctx, c.Prefix, f) }
+	if c.Keys != "" {
+		each = func(f func(store.Entry) error) error { return c.eachNamed(ctx, t, x, f) }
+	}
 	done := int64(0)
-	err = t.each(ctx, c.Prefix, func(e store.Entry) error {
+	err = each(func(e store.Entry) error {
 		done++
 		m.at(done, total, sizeText(w.Bytes()))
 		if w.Has(e.Key) {
@@ -141,6 +148,37 @@ func (c *storeExportCmd) fill(ctx context.Context, t *shelfTool, w *storefile.Wr
 	}
 	x.Objects, x.Bytes = w.Len(), w.Bytes()
 	return err
+}
+
+// eachNamed calls f with every entry of the list of keys.
+func (c *storeExportCmd) eachNamed(ctx context.Context, t *shelfTool, x *exported, f func(store.Entry) error) error {
+	in := os.Stdin
+	if c.Keys != "-" {
+		var err error
+		if in, err = os.Open(c.Keys); err != nil {
+			return fileFault("--keys "+c.Keys, err)
+		}
+		defer in.Close()
+	}
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		key := embedding.Key(strings.TrimSuffix(lines.Text(), "\r"))
+		if key == "" {
+			continue
+		}
+		states, err := t.Exists(ctx, []embedding.Key{key})
+		switch {
+		case err != nil:
+			return err
+		case !states[0].Present:
+			x.Gone++
+			continue
+		}
+		if err := errors.Join(context.Cause(ctx), f(store.Entry{Key: key, Bytes: states[0].Bytes})); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
 }
 
 // add writes one object. What does not hold what it says is no use to anybody, and is left out.
@@ -173,7 +211,7 @@ func (x *exported) print(w io.Writer, asJSON bool) error {
 	for _, n := range x.Bad {
 		bad += n
 	}
-	_, err := fmt.Fprintf(w, "export: %s in the file, %s; %d of them were there before; %d gone meanwhile, %d bad%s\n",
+	_, err := fmt.Fprintf(w, "export: %s in the file, %s; %d of them were there before; %d not there, %d bad%s\n",
 		counted(x.Objects, "object"), sizeText(x.Bytes), x.Kept, x.Gone, bad, reasonText(x.Bad))
 	return err
 }

@@ -34,6 +34,7 @@ type imported struct {
 	Bytes   int64          `json:"bytes"` // of those stored
 	Present int            `json:"present"`
 	Refused map[string]int `json:"refused"` // by reason
+	Plain   int            `json:"plain"`   // stored without their tenant, time to live or soft pin, which the Store does not keep
 	Evicted uint64         `json:"evicted"` // by the Store meanwhile
 	File    string         `json:"file"`    // whole, or what is wrong with it
 }
@@ -122,6 +123,9 @@ func (c *storeImportCmd) take(ctx context.Context, t *shelfTool, r *storefile.Re
 			return err
 		case reason == "stored":
 			x.Stored, x.Bytes = x.Stored+1, x.Bytes+rec.Bytes
+			if can := t.Capabilities(); rec.Tenant != "" && !can.Tenants || rec.TTL > 0 && !can.TTL || rec.SoftPin && !can.SoftPin {
+				x.Plain++
+			}
 		case reason == "present":
 			x.Present++
 		default:
@@ -186,6 +190,9 @@ func (x *imported) print(w io.Writer, asJSON bool) error {
 	}
 	_, err := fmt.Fprintf(w, "import: %d stored, %s; %d there already, %d refused%s\n",
 		x.Stored, sizeText(x.Bytes), x.Present, refused, reasonText(x.Refused))
+	if err == nil && x.Plain > 0 {
+		_, err = fmt.Fprintf(w, "import: %s without a tenant, time to live or soft pin, which this Store does not keep\n", counted(x.Plain, "object"))
+	}
 	if err == nil && x.Evicted > 0 {
 		_, err = fmt.Fprintf(w, "import: the Store evicted %s meanwhile: it is smaller than the file (store.bytes)\n", counted(x.Evicted, "object"))
 	}

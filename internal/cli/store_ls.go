@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"afterimage/internal/config"
 	"afterimage/internal/embedding"
 	"afterimage/internal/store"
 )
@@ -25,8 +26,8 @@ type storeLsCmd struct {
 type entryJSON struct {
 	Key     embedding.Key `json:"key"`
 	Bytes   int64         `json:"bytes"`
-	Age     float64       `json:"age_s"`
-	LastUse float64       `json:"last_use_s"`
+	Age     *float64      `json:"age_s,omitempty"` // absent, as last_use_s, where the Store does not tell
+	LastUse *float64      `json:"last_use_s,omitempty"`
 	TTL     float64       `json:"ttl_s,omitempty"` // left to live; none: until evicted
 	Pins    int           `json:"pins"`
 	SoftPin bool          `json:"soft_pin,omitempty"`
@@ -34,8 +35,12 @@ type entryJSON struct {
 }
 
 func entryOf(e store.Entry) entryJSON {
-	return entryJSON{Key: e.Key, Bytes: e.Bytes, Age: e.Age.Seconds(), LastUse: e.LastUse.Seconds(), TTL: e.TTL.Seconds(),
-		Pins: e.Pins, SoftPin: e.SoftPin, Tenant: e.Tenant}
+	j := entryJSON{Key: e.Key, Bytes: e.Bytes, TTL: e.TTL.Seconds(), Pins: e.Pins, SoftPin: e.SoftPin, Tenant: e.Tenant}
+	if e.Age > 0 || e.LastUse > 0 {
+		age, use := e.Age.Seconds(), e.LastUse.Seconds()
+		j.Age, j.LastUse = &age, &use
+	}
+	return j
 }
 
 // errEnough ends a listing at its limit.
@@ -104,11 +109,17 @@ func row(e store.Entry) string {
 		}
 		return s
 	}
-	ttl := ""
+	ttl, age, use, size := "", "", "", ""
 	if e.TTL > 0 {
 		ttl = ageText(e.TTL)
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s", sizeText(e.Bytes), ageText(e.Age), ageText(e.LastUse), dash(ttl), e.Pins, dash(nameText(e.Tenant)), nameText(e.Key))
+	if e.Age > 0 || e.LastUse > 0 {
+		age, use = ageText(e.Age), ageText(e.LastUse)
+	}
+	if e.Bytes > 0 {
+		size = sizeText(e.Bytes)
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s", dash(size), dash(age), dash(use), dash(ttl), e.Pins, dash(nameText(e.Tenant)), nameText(e.Key))
 }
 
 // ageText writes a time for people.
@@ -138,7 +149,7 @@ func (c *storeStatCmd) Run(a *app) error {
 		if err != nil {
 			return err
 		}
-		if _, err := t.lister(); err != nil {
+		if e.Age == 0 && e.LastUse == 0 {
 			return c.little(e, a.Stdout)
 		}
 		if c.JSON {
@@ -179,6 +190,9 @@ func (c *storeStatCmd) totals(ctx context.Context, t *shelfTool, w io.Writer) er
 	if err != nil {
 		return err
 	}
+	if kind := t.Capabilities().Name; kind != config.StoreRAM {
+		return c.fewTotals(kind, t.path, sum, w)
+	}
 	if c.JSON {
 		return printJSON(w, struct {
 			Path string `json:"path"`
@@ -198,4 +212,21 @@ func (c *storeStatCmd) totals(ctx context.Context, t *shelfTool, w io.Writer) er
 	fmt.Fprintf(tw, "puts\t%d, %d refused\n", sum.Puts, sum.Rejected)
 	fmt.Fprintf(tw, "gone\t%d evicted, %d expired, %d removed\n", sum.Evictions, sum.Expired, sum.Removed)
 	return tw.Flush()
+}
+
+// fewTotals prints what a Store counts that keeps no other figures.
+func (c *storeStatCmd) fewTotals(kind, path string, sum store.Totals, w io.Writer) error {
+	if c.JSON {
+		return printJSON(w, struct {
+			Path       string `json:"path"`
+			Kind       string `json:"kind"`
+			Objects    int64  `json:"objects"`
+			Bytes      int64  `json:"bytes"`
+			LimitBytes int64  `json:"limit_bytes"`
+			Evictions  uint64 `json:"evictions"`
+		}{path, kind, sum.Objects, sum.Bytes, sum.LimitBytes, sum.Evictions})
+	}
+	_, err := fmt.Fprintf(w, "store    %s\nobjects  %d\nsize     %s of %s\ngone     %d evicted\n",
+		path, sum.Objects, sizeText(sum.Bytes), sizeText(sum.LimitBytes), sum.Evictions)
+	return err
 }

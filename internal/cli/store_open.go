@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -25,48 +24,69 @@ import (
 
 // storeAt are the flags of every command that looks into a Store.
 type storeAt struct {
-	Path string `key:"store.path" placeholder:"SOCKET" help:"Unix socket of the Store. Where nobody names one, that of the fleet that 'afterimage up' runs is found."`
-	File string `name:"config" short:"c" placeholder:"FILE" env:"AFTERIMAGE_CONFIG" help:"TOML file to read store.path from. [$$AFTERIMAGE_CONFIG]"`
-	JSON bool   `help:"Print JSON instead of text."`
+	Path   string `key:"store.path" placeholder:"SOCKET" help:"Unix socket of a Store of the kind ram. Where nobody names a Store, that of the fleet that 'afterimage up' runs is found."`
+	Kind   string `name:"store-kind" key:"store.kind" placeholder:"KIND" help:"Kind of the Store: ram or mooncake."`
+	Client string `name:"mooncake-client" key:"mooncake.client" placeholder:"HOST:PORT" help:"With --store-kind mooncake: where this host's mooncake_client takes calls."`
+	Admin  string `name:"mooncake-admin" key:"mooncake.admin" placeholder:"HOST:PORT" help:"With --store-kind mooncake: where mooncake_master answers HTTP, which is what lists objects and sums the Store up. Empty: port 9003 of the master that MOONCAKE_CONFIG_PATH names."`
+	File   string `name:"config" short:"c" placeholder:"FILE" env:"AFTERIMAGE_CONFIG" help:"TOML file to read the Store's place from. [$$AFTERIMAGE_CONFIG]"`
+	JSON   bool   `help:"Print JSON instead of text."`
 }
 
-// find returns the socket of the Store to look into, and whether the user named it.
-func (s *storeAt) find(a *app) (path string, named bool, err error) {
+// find returns the Store to look into, without a connection.
+func (s *storeAt) find(a *app) (*shelfTool, error) {
 	l, err := a.loadFlags("", s.File)
 	if err != nil {
-		return "", false, err
+		return nil, err
 	}
-	path = l.Store.Path
-	if l.Source("store.path") != "default" {
-		return path, true, answers(path)
+	byPath := l.Source("store.path") != "default"
+	switch {
+	case l.Store.Kind == config.StoreMooncake && (!byPath || s.Kind != ""):
+		return mooncakeShelf(l, a.Env, true)
+	case l.Store.Kind != config.StoreMooncake && s.Client != "":
+		return nil, usageError{errors.New("--mooncake-client: add --store-kind mooncake")}
+	case byPath:
+		return ramShelf(l.Store.Path, true), answers(l.Store.Path)
 	}
-	if l.Store.Kind == config.StoreMooncake {
-		return "", false, usageError{fmt.Errorf("store.kind = %q (%s): a Mooncake cluster cannot list what it holds, and these commands look into a Store of the kind %s; "+
-			"name one with --path, or look at the cluster with 'afterimage doctor --store mooncake'", l.Store.Kind, l.Source("store.kind"), config.StoreRAM)}
-	}
-	path, err = discover(path, supervise.RunDirs())
-	return path, false, err
+	return discover(l.Store.Path, supervise.RunDirs())
 }
 
-// discover returns the only socket that answers: usual, or that of a fleet.
-func discover(usual string, runDirs []string) (string, error) {
-	sockets := []string{usual}
-	for _, dir := range runDirs {
-		sockets = append(sockets, filepath.Join(dir, socketName))
+// ramShelf is the Store at a socket.
+func ramShelf(path string, named bool) *shelfTool {
+	return &shelfTool{path: path, flag: "--path " + path, named: named, connect: func(ctx context.Context, memory *arena.Arena) (store.Store, error) {
+		c, err := ram.Dial(ctx, ram.ClientConfig{Path: path, Arena: memory})
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--path %s: %w", path, err)}
+		}
+		return c, nil
+	}}
+}
+
+// discover returns the only Store that answers: the one at the usual socket, or that of a fleet.
+func discover(usual string, runDirs []string) (*shelfTool, error) {
+	var live []*shelfTool
+	if answers(usual) == nil {
+		live = append(live, ramShelf(usual, false))
 	}
-	var live []string
-	for _, p := range sockets {
-		if answers(p) == nil {
-			live = append(live, p)
+	for _, dir := range runDirs {
+		if socket := filepath.Join(dir, socketName); answers(socket) == nil {
+			live = append(live, ramShelf(socket, false))
+		} else if l, err := config.Load(config.Input{File: filepath.Join(dir, fleetFile)}); err == nil && l.Store.Kind == config.StoreMooncake {
+			if t, err := mooncakeShelf(l, nil, false); err == nil {
+				live = append(live, t)
+			}
 		}
 	}
 	switch len(live) {
 	case 0:
-		return "", fmt.Errorf("no Store of this user runs on this host: nothing answers at %s, and no 'afterimage up' runs; start one, or name its socket with --path", usual)
+		return nil, fmt.Errorf("no Store of this user runs on this host: nothing answers at %s, and no 'afterimage up' runs; start one, or name its socket with --path", usual)
 	case 1:
 		return live[0], nil
 	}
-	return "", usageError{fmt.Errorf("several Stores run on this host; name one with --path:\n%s", strings.Join(live, "\n"))}
+	several := "several Stores run on this host; name one:"
+	for _, t := range live {
+		several += "\n" + t.flag
+	}
+	return nil, usageError{errors.New(several)}
 }
 
 // answers says why nobody listens at a socket.
@@ -83,22 +103,15 @@ func answers(path string) error {
 
 // open connects to the Store. The caller must close the tool.
 func (s *storeAt) open(ctx context.Context, a *app) (*shelfTool, error) {
-	path, named, err := s.find(a)
+	t, err := s.find(a)
 	if err != nil {
 		return nil, err
 	}
-	t := &shelfTool{path: path, named: named, connect: func(ctx context.Context, memory *arena.Arena) (store.Store, error) {
-		c, err := ram.Dial(ctx, ram.ClientConfig{Path: path, Arena: memory})
-		if err != nil {
-			return nil, usageError{fmt.Errorf("--path %s: %w", path, err)}
-		}
-		return c, nil
-	}}
 	if err := t.dial(ctx); err != nil {
 		return nil, err
 	}
 	if _, err := t.Totals(ctx); err != nil && !errors.Is(err, errNoTotals) {
-		return nil, errors.Join(fmt.Errorf("the Store at %s does not answer: %w", path, err), t.close())
+		return nil, errors.Join(fmt.Errorf("the Store at %s does not answer: %w", t.path, err), t.close())
 	}
 	return t, nil
 }

@@ -36,7 +36,7 @@ func (c *storeRmCmd) Run(a *app) error {
 	}
 	return withShelf(a, &c.storeAt, func(ctx context.Context, t *shelfTool) error {
 		if c.Yes && !t.named {
-			return usageError{fmt.Errorf("--yes: name the Store that is meant, too: --path %s", t.path)}
+			return usageError{fmt.Errorf("--yes: name the Store that is meant, too: %s", t.flag)}
 		}
 		keys, bytes, err := c.find(ctx, t)
 		if err != nil {

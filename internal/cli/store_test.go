@@ -241,7 +241,11 @@ func TestDiscoverStore(t *testing.T) {
 	}
 	f := func(usual string, dirs []string, want, words string) {
 		t.Helper()
-		got, err := discover(usual, dirs)
+		var got string
+		tool, err := discover(usual, dirs)
+		if tool != nil {
+			got = tool.path
+		}
 		if got != want || words == "" && err != nil || words != "" && (err == nil || !strings.Contains(err.Error(), words)) {
 			t.Errorf("got %q, %v", got, err)
 		}

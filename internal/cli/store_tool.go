@@ -17,8 +17,11 @@ import (
 type shelfTool struct {
 	store.Store
 	connect func(context.Context, *arena.Arena) (store.Store, error)
-	path    string
+	path    string       // for people
+	flag    string       // that names it
 	named   bool         // by the user
+	blind   string       // what a Store that cannot list lacks for that
+	mapped  bool         // connections need memory, which others map
 	arena   *arena.Arena // nil until room is needed
 }
 
@@ -26,8 +29,25 @@ type shelfTool struct {
 const minRoom = 1 << 20
 
 func (t *shelfTool) dial(ctx context.Context) (err error) {
-	t.Store, err = t.connect(ctx, t.arena)
+	if t.mapped && t.arena == nil {
+		if t.arena, err = t.memory(minRoom); err != nil {
+			return err
+		}
+	}
+	if t.Store, err = t.connect(ctx, t.arena); err != nil && t.arena != nil {
+		err = errors.Join(err, t.arena.Close())
+		t.arena = nil
+	}
 	return err
+}
+
+// memory makes an arena.
+func (t *shelfTool) memory(n int64) (*arena.Arena, error) {
+	a, err := arena.New(arena.Config{Name: "afterimage-store-tool", Bytes: n, Mapped: t.mapped})
+	if err != nil {
+		return nil, fmt.Errorf("no memory for %d bytes: %w", n, err)
+	}
+	return a, nil
 }
 
 // lister returns the Store's listing, or an error that tells people what goes without.
@@ -35,7 +55,12 @@ func (t *shelfTool) lister() (store.Lister, error) {
 	if l, ok := t.Store.(store.Lister); ok {
 		return l, nil
 	}
-	return nil, usageError{fmt.Errorf("a Store of the kind %s cannot list what it holds; get, stat, verify and rm take whole keys of it", t.Capabilities().Name)}
+	why := ""
+	if t.blind != "" {
+		why = ": " + t.blind
+	}
+	return nil, usageError{fmt.Errorf("this Store of the kind %s cannot list what it holds%s. "+
+		"get, stat, verify and rm take whole keys of it, and export a list of them (--keys)", t.Capabilities().Name, why)}
 }
 
 // Totals sums the Store up. What a Store does not count is 0, with an error that wraps errNoTotals.
@@ -59,9 +84,9 @@ func (t *shelfTool) room(ctx context.Context, n int64) error {
 	for want < n {
 		want *= 2
 	}
-	bigger, err := arena.New(arena.Config{Name: "afterimage-store-tool", Bytes: want})
+	bigger, err := t.memory(want)
 	if err != nil {
-		return fmt.Errorf("no memory for an object of %d bytes: %w", n, err)
+		return err
 	}
 	if err := t.close(); err != nil {
 		return errors.Join(err, bigger.Close())

@@ -174,6 +174,9 @@ func upDefaults(l *config.Loaded, caches []string) (notice string, err error) {
 	return notice, err
 }
 
+// fleetFile is the configuration of a fleet, in its run directory.
+const fleetFile = "config.toml"
+
 // newFleet makes the run directory with the children's configuration, and the supervisor. socket is that of
 // the ram Store, "" without one.
 func newFleet(l *config.Loaded, logs io.Writer, log *slog.Logger) (s *supervise.Supervisor, socket string, err error) {
@@ -193,7 +196,7 @@ func newFleet(l *config.Loaded, logs io.Writer, log *slog.Logger) (s *supervise.
 	if err != nil {
 		return nil, "", err
 	}
-	file := filepath.Join(dir, "config.toml")
+	file := filepath.Join(dir, fleetFile)
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, "", errors.Join(err, os.RemoveAll(dir))
 	}

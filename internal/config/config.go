@@ -57,6 +57,7 @@ type Store struct {
 // Mooncake configures how workers of this host reach a Mooncake cluster, with store.kind = mooncake.
 type Mooncake struct {
 	Client      string `toml:"client" key:"mooncake.client" placeholder:"HOST:PORT" help:"Where this host's mooncake_client takes calls. Memory is handed to it through a unix socket, so it must be on the host and in the network namespace of the worker."`
+	Admin       string `toml:"admin" key:"mooncake.admin" placeholder:"HOST:PORT" help:"Where mooncake_master answers HTTP (its --metrics_host and --metrics_port). The commands of 'afterimage store' list objects and sum up there. Empty: port 9003 of the master that MOONCAKE_CONFIG_PATH names."`
 	StartClient bool   `toml:"start_client" key:"mooncake.start_client" negatable:"" help:"Where nothing answers there, run a mooncake_client with the settings of the file that MOONCAKE_CONFIG_PATH names, and stop it with this worker. Without, a worker that finds none at its start refuses and prints the command."`
 	Dir         string `toml:"dir" key:"mooncake.dir" placeholder:"DIR" help:"Folder of the programs mooncake_client and mooncake_master. Empty looks where 'make deps-mooncake' puts them."`
 

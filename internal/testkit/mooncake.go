@@ -72,6 +72,9 @@ func StartMooncakeMaster(t testing.TB, cfg MooncakeConfig) *Mooncake {
 // MasterAddr is where the master takes calls.
 func (m *Mooncake) MasterAddr() string { return "127.0.0.1:" + strconv.Itoa(m.rpc) }
 
+// AdminAddr is where the master answers HTTP.
+func (m *Mooncake) AdminAddr() string { return "127.0.0.1:" + strconv.Itoa(m.metrics) }
+
 // Dir is the folder of the programs.
 func (m *Mooncake) Dir() string { return m.dir }
 
