@@ -27,7 +27,7 @@ type TraceItem struct {
 
 // TraceStage is a point that a request passed.
 type TraceStage struct {
-	Name string  `json:"name"` // read, media, prepare, prefill, total
+	Name string  `json:"name"` // read, media, prepare, delivered (by Encoders), prefill, total
 	MS   float64 `json:"ms"`   // since the request arrived
 }
 

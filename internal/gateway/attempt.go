@@ -47,7 +47,11 @@ func (g *Gateway) attempt(ctx context.Context, req *request, out *proxy.Reply, p
 	}
 	req.trace.stage("prepare")
 	err = g.bothCalls(ctx, req, out, pd, attempt, func(ctx context.Context) error {
-		return g.encode(ctx, snap, req, orders, past)
+		err := g.encode(ctx, snap, req, orders, past)
+		if err == nil && len(orders) > 0 {
+			req.trace.stage("delivered")
+		}
+		return err
 	})
 	if err != nil {
 		g.release(pd, attempt)
