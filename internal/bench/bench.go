@@ -71,8 +71,11 @@ type Report struct {
 
 // load is how much of its target a row uses: above 1 is a miss.
 func (r Row) load() float64 {
-	if r.Target == 0 {
-		return math.NaN()
+	switch {
+	case r.Target == 0 && r.OK != nil && *r.OK: // it must be 0, and is
+		return 0
+	case r.Target == 0:
+		return math.Inf(1)
 	}
 	if r.Ratio != nil {
 		return *r.Ratio / r.Target
@@ -169,6 +172,9 @@ func (r Row) cells() string {
 			unit = "x"
 		}
 		target = "<= " + num(&r.Target, unit)
+	}
+	if r.Target == 0 && r.OK != nil {
+		target = "= 0"
 	}
 	if r.OK != nil {
 		ok = map[bool]string{true: "yes", false: "NO"}[*r.OK]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 )
 
@@ -23,4 +24,15 @@ func cpuModel(info string) string {
 		}
 	}
 	return "CPU of unknown model"
+}
+
+// machineLoad returns how many tasks wanted to run at a time, over the last minute; 0 if it is not known.
+func machineLoad() float64 {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(b), " ")
+	v, _ := strconv.ParseFloat(first, 64)
+	return v
 }

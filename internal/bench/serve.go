@@ -149,13 +149,18 @@ func (r *Result) finish(ctx context.Context, records []load.Record, planned int)
 }
 
 // fanOut returns how long the images of a request took to come to P/D, in milliseconds: from when the
-// gateway had prepared the request to the last confirmed delivery.
+// gateway had read them to when Encoders had delivered all, or, if none was needed, P/D had found them.
 func fanOut(t *control.Trace) float64 {
-	span := t.StoreMS
-	for _, it := range t.Items {
-		span = max(span, it.MS)
+	var from, to float64
+	for _, s := range t.Stages {
+		switch s.Name {
+		case "media":
+			from = s.MS
+		case "prepare", "delivered":
+			to = max(to, s.MS)
+		}
 	}
-	return span
+	return max(to-from, 0)
 }
 
 // RecordTrace returns what was sent as a trace that simulate reads: with the sizes that the gateway told.

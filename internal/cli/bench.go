@@ -20,6 +20,7 @@ type benchCmd struct {
 	Publish     publishCmd     `cmd:"" help:"What a PUT costs next to a memcpy and a checksum of the same bytes, and what a request pays for it."`
 	Serve       serveCmd       `cmd:"" help:"Put a load on any OpenAI endpoint: time to first token and per token, goodput, where embeddings came from."`
 	Compare     compareCmd     `cmd:"" help:"Compare two results of bench serve."`
+	Reassign    reassignCmd    `cmd:"" name:"reassignment" help:"The published experiment: what the Store is worth when images are asked of another Encoder than the one that has them."`
 	StubWorkers stubWorkersCmd `cmd:"" hidden:"" help:"Workers that do no work, for measuring a gateway."`
 }
 

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"afterimage/internal/engine/device"
+	"afterimage/internal/load"
+)
+
+// Reassign reruns the published experiment: the same requests on six monolithic servers (M6), on two
+// Encoders and four P/Ds that share nothing (EL), and on those with the Store (ES), each first seeded and then measured
+// with the Encoders exchanged.
+type Reassign struct {
+	Binary   string
+	Env      []string
+	Progress io.Writer
+
+	Configurations []string // of M6, EL, ES, direct, ideal
+	Requests       int
+	Images         int // per request
+	Rate           float64
+	TextTokens     int
+	OutputTokens   int
+	Seed           uint64  // of the trace
+	Split          float64 // share of images that go to the first Encoder
+	Scale          float64 // divides modelled times and gaps
+	Profile        device.Profile
+	// Model holds flags of a real model for all workers; with it, one P/D answers. Nil models a device.
+	Model []string
+
+	progress      *progress
+	pictures      [][]byte // data URLs
+	model         string
+	bytesPerToken int
+}
+
+// DefaultReassign returns the published experiment, calibrated: what it left open (Seed, Split, host time
+// per image, prefill time) is chosen so that M6 and EL come out as published.
+func DefaultReassign() Reassign {
+	p := device.DefaultProfile()
+	// 0.755 s for the 1455 positions of a prompt.
+	p.Host, p.Prefill, p.Whole, p.Answer, p.Slots = 8*time.Millisecond, 519*time.Microsecond, true, 0, 32
+	return Reassign{
+		Configurations: []string{"M6", "EL", "ES", "ideal"},
+		Requests:       128, Images: 4, Rate: 2, TextTokens: 400, OutputTokens: 32,
+		Seed: 4342, Split: 0.5, Scale: 1, Profile: p,
+	}
+}
+
+// AllConfigurations lists what Reassign can run. ideal is ES once more when every Encoder has what it is
+// asked for; direct is ES with P/Ds that read the Store, and resident the same once more, when they have kept
+// everything.
+func AllConfigurations() []string { return []string{"M6", "EL", "ES", "ideal", "direct", "resident"} }
+
+// The fleet of the experiment.
+const (
+	monoliths        = 6
+	reassignEncoders = 2
+	reassignPrefills = 4
+)
+
+func (r *Reassign) validate() error {
+	switch {
+	case r.Requests < 1 || r.Requests > 1000: // the gateway remembers 1024 traces
+		return fmt.Errorf("bench: %d requests; give 1 to 1000", r.Requests)
+	case r.Images < 1 || r.Images > 16:
+		return fmt.Errorf("bench: %d images per request; give 1 to 16", r.Images)
+	case !(r.Rate > 0 && r.Rate <= 1000):
+		return fmt.Errorf("bench: %v requests per second; give more than 0, at most 1000", r.Rate)
+	case !(r.Scale >= 1 && r.Scale <= 1000):
+		return fmt.Errorf("bench: a scale of %v; give 1 to 1000", r.Scale)
+	case r.Scale > 1 && r.Model != nil:
+		return errors.New("bench: real encoding has no scale")
+	case !(r.Split >= 0 && r.Split <= 1):
+		return fmt.Errorf("bench: a split of %v; give 0 to 1", r.Split)
+	case r.TextTokens < 16 || r.TextTokens > 4000 || r.OutputTokens < 2 || r.OutputTokens > 2000:
+		return fmt.Errorf("bench: %d tokens of text and %d of an answer; give 16 to 4000 and 2 to 2000", r.TextTokens, r.OutputTokens)
+	}
+	for _, c := range r.Configurations {
+		if !slices.Contains(AllConfigurations(), c) {
+			return fmt.Errorf("bench: unknown configuration %q; there are %q", c, AllConfigurations())
+		}
+	}
+	return nil
+}
+
+func (r *Reassign) scale() float64 { return r.Scale }
+
+// prefills returns how many P/Ds answer beside the Encoders.
+func (r *Reassign) prefills() int {
+	if r.Model != nil {
+		return 1
+	}
+	return reassignPrefills
+}
+
+// Run measures. On an error, or when ctx ends, it returns what was measured until then.
+func (r Reassign) Run(ctx context.Context) (*Reassignment, error) {
+	if err := r.validate(); err != nil {
+		return nil, err
+	}
+	r.progress = newProgress(r.Progress)
+	defer r.progress.end()
+	r.Profile.Scale = r.Scale
+	r.model, r.bytesPerToken = modelledName, 1
+	out := &Reassignment{
+		Bench: "reassignment", Machine: Machine(), Started: time.Now(), Scale: r.Scale, Real: r.Model != nil, Load: machineLoad(),
+		Phases: map[string]*Phase{}, Images: r.Requests * r.Images, Sent: r.Requests, Setup: r.setup(),
+	}
+	r.progress.step("making %d pictures", r.Requests*r.Images)
+	var err error
+	if r.pictures, err = dataURLs(r.Requests*r.Images, r.Seed, func(int) int { return pictureSide }); err != nil {
+		return nil, err
+	}
+	trace := newRoutes(r.Seed, r.Requests, r.Images, r.Rate, r.Split, r.prefills())
+	for _, part := range []func(context.Context, *Reassignment, routes) error{r.monolithic, r.local, r.shared, r.direct} {
+		if err = part(ctx, out, trace); err != nil {
+			out.Fault = err.Error()
+			break
+		}
+	}
+	return out, err
+}
+
+func (r *Reassign) wants(name ...string) bool {
+	return slices.ContainsFunc(name, func(n string) bool { return slices.Contains(r.Configurations, n) })
+}
+
+// fleet runs f with a fleet and stops it.
+func (r *Reassign) fleet(ctx context.Context, name string, spec rolesSpec, f func(*roles) error) error {
+	dir, err := os.MkdirTemp("", "afterimage-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	r.progress.step("%s: starting %d Encoders and %d P/Ds", name, spec.encoders, spec.prefills)
+	spec.profile, spec.model = r.Profile, r.Model
+	fleet, err := newLauncher(r.Binary, r.Env).roles(ctx, dir, spec)
+	if err != nil {
+		return err
+	}
+	defer fleet.stop()
+	if r.Model != nil {
+		r.bytesPerToken = bytesPerToken
+		if r.model, err = load.Model(ctx, load.Config{URL: fleet.gateway, Client: load.NewClient()}); err != nil {
+			return err
+		}
+	}
+	total := spec.storeBytes + int64(spec.encoders)*spec.encoderArena + int64(spec.prefills)*spec.prefillArena
+	if err := settleMemory(ctx, total); err != nil {
+		return err
+	}
+	return f(fleet)
+}
+
+// phase runs one pass and files it.
+func (r *Reassign) phase(ctx context.Context, out *Reassignment, f *roles, p pass) error {
+	r.progress.step("%s: %d requests", p.name, len(p.routes.at))
+	ph, err := r.run(ctx, f, p)
+	if ph != nil && (err == nil || len(ph.Records) > 0) {
+		out.Phases[p.name] = ph
+	}
+	return err
+}
+
+const mib = 1 << 20
+
+// monolithic measures M6, which is not seeded: six servers that each encode, prefill and decode on one device.
+func (r *Reassign) monolithic(ctx context.Context, out *Reassignment, t routes) error {
+	if !r.wants("M6") || r.Model != nil {
+		return nil
+	}
+	spec := rolesSpec{encoders: monoliths, prefills: monoliths, monolithic: true, delivery: "p2p", encoderArena: 128 * mib, encoderCache: 16 * mib, prefillArena: 128 * mib}
+	return r.fleet(ctx, "M6", spec, func(f *roles) error {
+		return r.phase(ctx, out, f, pass{name: "M6", routes: t.monolithic(monoliths), maxTokens: r.OutputTokens})
+	})
+}
+
+// split is the fleet of EL and ES. Embeddings of all requests fit into the Store, those of one Encoder into its cache.
+func (r *Reassign) split(shared bool) rolesSpec {
+	all := int64(r.Requests*r.Images) * 3 * mib
+	return rolesSpec{
+		encoders: reassignEncoders, prefills: r.prefills(), store: shared, delivery: "p2p",
+		storeBytes: all + 64*mib, encoderCache: all * 6 / 10, encoderArena: all*6/10 + 192*mib, prefillArena: 256 * mib,
+	}
+}
+
+// local measures EL: Encoders with caches of their own. Since they are exchanged, no cache holds what it is asked for.
+func (r *Reassign) local(ctx context.Context, out *Reassignment, t routes) error {
+	if !r.wants("EL") {
+		return nil
+	}
+	return r.fleet(ctx, "EL", r.split(false), func(f *roles) error {
+		err := r.phase(ctx, out, f, pass{name: "EL seeding", routes: t, closed: 1, maxTokens: 1})
+		if err == nil {
+			err = r.phase(ctx, out, f, pass{name: "EL", routes: t.swapped(), maxTokens: r.OutputTokens})
+		}
+		return err
+	})
+}
+
+// shared measures ES, and the same once more when the Encoders have everything: the ceiling.
+func (r *Reassign) shared(ctx context.Context, out *Reassignment, t routes) error {
+	if !r.wants("ES", "ideal") {
+		return nil
+	}
+	return r.fleet(ctx, "ES", r.split(true), func(f *roles) error {
+		err := r.phase(ctx, out, f, pass{name: "ES seeding", routes: t, closed: 1, maxTokens: 1})
+		if err == nil {
+			err = r.phase(ctx, out, f, pass{name: "ES", routes: t.swapped(), maxTokens: r.OutputTokens})
+		}
+		if err == nil && r.wants("ideal") {
+			err = r.phase(ctx, out, f, pass{name: "ideal", routes: t.swapped(), maxTokens: r.OutputTokens})
+		}
+		return err
+	})
+}
+
+// direct measures P/Ds that read the Store themselves. The seeding goes to other P/Ds than the measurement, so that
+// what they keep is of no use to it; the third pass goes to the same ones, and finds all of it.
+func (r *Reassign) direct(ctx context.Context, out *Reassignment, t routes) error {
+	if !r.wants("direct", "resident") {
+		return nil
+	}
+	spec := r.split(true)
+	spec.delivery = "direct"
+	kept := spec.storeBytes * 2 / int64(spec.prefills)
+	spec.encoderArena, spec.encoderCache, spec.prefillArena, spec.residents = 320*mib, 64*mib, kept+256*mib, kept
+	if spec.prefills == 1 { // there is no other P/D to seed
+		spec.residents = 0
+		return r.fleet(ctx, "direct", spec, func(f *roles) error { return r.directPasses(ctx, out, f, t, t, "direct") })
+	}
+	return r.fleet(ctx, "direct", spec, func(f *roles) error {
+		return r.directPasses(ctx, out, f, t.turned(spec.prefills), t, "direct", "resident")
+	})
+}
+
+func (r *Reassign) directPasses(ctx context.Context, out *Reassignment, f *roles, seed, t routes, names ...string) error {
+	err := r.phase(ctx, out, f, pass{name: "direct seeding", routes: seed, closed: 1, maxTokens: 1})
+	for _, name := range names {
+		if err == nil && (name == "direct" || r.wants(name)) {
+			err = r.phase(ctx, out, f, pass{name: name, routes: t.anyEncoder(), maxTokens: r.OutputTokens})
+		}
+	}
+	return err
+}

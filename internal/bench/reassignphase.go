@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"afterimage/internal/control"
+	"afterimage/internal/load"
+)
+
+// counters are what the workers of a fleet have counted.
+type counters struct {
+	Encodes      float64   `json:"encodes"`
+	BusySeconds  float64   `json:"encoder_seconds"` // device time
+	StoreRead    float64   `json:"store_read_bytes"`
+	Stored       float64   `json:"stored"`  // publications that the Store took
+	Dropped      float64   `json:"dropped"` // publications that nobody took
+	Pending      float64   `json:"pending"` // publications that wait
+	StoreObjects float64   `json:"store_objects"`
+	StoreBytes   float64   `json:"store_bytes"`
+	PerEncoder   []float64 `json:"per_encoder"` // items that each Encoder answered
+}
+
+// count reads the metrics of all workers.
+func (f *roles) count(ctx context.Context) (counters, error) {
+	var c counters
+	for _, url := range f.encoders {
+		b, err := get(ctx, url+"/metrics")
+		if err != nil {
+			c.PerEncoder = append(c.PerEncoder, 0)
+			continue // one that was killed counts nothing
+		}
+		c.Encodes += sumMetric(b, "afterimage_encoder_encodes_total")
+		busy := sumMetric(b, "afterimage_device_busy_seconds_total")
+		if busy == 0 { // no modelled device: what its engine took
+			busy = sumMetric(b, "afterimage_encoder_encode_seconds_sum")
+		}
+		c.BusySeconds += busy
+		c.StoreRead += sumMetric(b, "afterimage_resolve_store_bytes_total")
+		stored := sumMetric(b, publishStored)
+		c.Stored += stored
+		c.Dropped += sumMetric(b, publishTotal+"{") - stored - sumMetric(b, publishExists)
+		c.Pending += sumMetric(b, "afterimage_publish_pending_objects")
+		c.PerEncoder = append(c.PerEncoder, sumMetric(b, "afterimage_encoder_items_total{"))
+	}
+	for _, url := range f.prefills {
+		b, err := get(ctx, url+"/metrics")
+		if err != nil {
+			return c, err
+		}
+		c.StoreRead += sumMetric(b, "afterimage_resolve_store_bytes_total")
+	}
+	if f.store == "" {
+		return c, nil
+	}
+	b, err := get(ctx, f.store+"/metrics")
+	c.StoreObjects, c.StoreBytes = sumMetric(b, "afterimage_store_objects"), sumMetric(b, "afterimage_store_bytes")
+	return c, err
+}
+
+// since returns what was counted after before; what is a state and no count stays as it is.
+func (c counters) since(before counters) counters {
+	c.Encodes -= before.Encodes
+	c.BusySeconds -= before.BusySeconds
+	c.StoreRead -= before.StoreRead
+	c.Stored -= before.Stored
+	c.Dropped -= before.Dropped
+	per := make([]float64, len(c.PerEncoder))
+	for i := range per {
+		per[i] = c.PerEncoder[i] - before.PerEncoder[i]
+	}
+	c.PerEncoder = per
+	return c
+}
+
+// Phase is one pass over the requests, with all times as they would be at scale 1.
+type Phase struct {
+	Name     string        `json:"name"`
+	Wall     float64       `json:"wall_s"` // from the first request's due time to the last answer
+	Counters counters      `json:"counters"`
+	Records  []load.Record `json:"records"`
+	Traffic  [][3]float64  `json:"traffic,omitempty"` // seconds, bytes read from the Store, bytes in it
+}
+
+// times returns a figure of each answered request, without those that have none.
+func (p *Phase) times(of func(*load.Record) float64) []float64 {
+	var out []float64
+	for i := range p.Records {
+		if r := &p.Records[i]; r.OK() {
+			if v := of(r); v > 0 {
+				out = append(out, v)
+			}
+		}
+	}
+	return out
+}
+
+// quantile returns a quantile of a figure in milliseconds.
+func (p *Phase) quantile(of func(*load.Record) float64, q float64) float64 {
+	return Quantile(p.times(of), q)
+}
+
+// The figures of a record.
+func ttftOf(r *load.Record) float64 { return r.TTFTMS }
+func tpotOf(r *load.Record) float64 { return r.TPOTMS }
+func lagOf(r *load.Record) float64  { return r.LagMS }
+func spanOf(r *load.Record) float64 {
+	if r.Trace == nil {
+		return 0
+	}
+	return fanOut(r.Trace)
+}
+
+// answered counts the requests that were answered to their end.
+func (p *Phase) answered() int { return len(p.times(func(r *load.Record) float64 { return r.EndMS })) }
+
+// sources counts images by where their embedding came from.
+func (p *Phase) sources() map[control.Source]int {
+	out := map[control.Source]int{}
+	for _, r := range p.Records {
+		if r.Trace != nil {
+			for _, it := range r.Trace.Items {
+				out[it.Source]++
+			}
+		}
+	}
+	return out
+}
+
+// pass describes how to go over the requests once.
+type pass struct {
+	name      string
+	routes    routes
+	closed    int // requests under way at once; 0 sends them when they are due
+	maxTokens int
+	first     int // number of the first picture
+}
+
+// run goes over the requests and counts what that took.
+func (r *Reassign) run(ctx context.Context, f *roles, p pass) (*Phase, error) {
+	before, err := f.count(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ph := &Phase{Name: p.name}
+	traffic := f.watch(ctx, r.scale())
+	cfg := load.Config{URL: f.gateway, Client: load.NewClient(), Closed: p.closed, Traces: true}
+	defer cfg.Client.CloseIdleConnections()
+	m := newMeter(r.progress, len(p.routes.at))
+	cfg.Done = m.done
+	stop := m.start()
+	begun := time.Now()
+	ph.Records = load.Run(ctx, cfg, r.shots(p))
+	ph.Wall = time.Since(begun).Seconds() * r.scale()
+	stop()
+	ph.Traffic = traffic()
+	if ctx.Err() != nil {
+		return ph, context.Cause(ctx)
+	}
+	for _, rec := range ph.Records {
+		if !rec.OK() {
+			return ph, fmt.Errorf("bench: %s: request %d: %s", p.name, rec.Index, rec.Error)
+		}
+	}
+	if err := f.drained(ctx); err != nil {
+		return ph, err
+	}
+	after, err := f.count(ctx)
+	if err != nil {
+		return ph, err
+	}
+	ph.Counters = after.since(before)
+	ph.Counters.BusySeconds *= r.scale()
+	for i := range ph.Records {
+		unscale(&ph.Records[i], r.scale())
+	}
+	return ph, nil
+}
+
+// drained waits until no publication is pending.
+func (f *roles) drained(ctx context.Context) error {
+	err := poll(ctx, "all publications have ended", func() (bool, error) {
+		c, err := f.count(ctx)
+		return c.Pending == 0, err
+	})
+	if err != nil && ctx.Err() == nil {
+		return errors.Join(err, errors.New("bench: publications are still pending at the end"))
+	}
+	return err
+}
+
+// shots turns a pass into requests.
+func (r *Reassign) shots(p pass) []load.Shot {
+	shots := make([]load.Shot, len(p.routes.at))
+	for i, at := range p.routes.at {
+		// The opening differs in every request of every pass, so that no prompt begins as another did.
+		c := &chatRequest{model: r.model, opening: fmt.Sprintf("%s %d.", p.name, i), maxTokens: p.maxTokens}
+		c.text = words(max(r.TextTokens*r.bytesPerToken-len(c.opening), 1))
+		shots[i] = load.Shot{At: time.Duration(float64(at) / r.scale()), Body: c.body, Header: map[string]string{
+			control.HeaderPrefill: strconv.Itoa(p.routes.prefills[i]),
+		}}
+		if e := p.routes.encoderHeader(i); e != "" {
+			shots[i].Header[control.HeaderEncoder] = e
+		}
+		for k := range r.Images {
+			n := p.first + i*r.Images + k
+			c.images = append(c.images, r.pictures[n])
+			shots[i].Images = append(shots[i].Images, n)
+		}
+	}
+	return shots
+}
+
+// unscale gives a record the times that it would have at scale 1.
+func unscale(r *load.Record, scale float64) {
+	for _, v := range []*float64{&r.DueMS, &r.LagMS, &r.TTFTMS, &r.EndMS, &r.TPOTMS} {
+		*v *= scale
+	}
+	if r.Trace == nil {
+		return
+	}
+	r.Trace.StoreMS *= scale
+	r.Trace.GrantMS *= scale
+	for i := range r.Trace.Items {
+		it := &r.Trace.Items[i]
+		for _, v := range []*float64{&it.MS, &it.QueueMS, &it.TransferMS, &it.WaitMS} {
+			*v *= scale
+		}
+	}
+	for i := range r.Trace.Stages {
+		r.Trace.Stages[i].MS *= scale
+	}
+}
+
+// watchEvery is how often the traffic of the Store is looked at.
+const watchEvery = 2 * time.Second
+
+// watch looks at the Store's traffic until the returned function is called, which returns what it saw.
+func (f *roles) watch(ctx context.Context, scale float64) func() [][3]float64 {
+	if f.store == "" {
+		return func() [][3]float64 { return nil }
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan [][3]float64)
+	begun := time.Now()
+	go func() {
+		var seen [][3]float64
+		var base float64
+		for {
+			if c, err := f.count(ctx); err == nil {
+				if seen == nil {
+					base = c.StoreRead
+				}
+				seen = append(seen, [3]float64{time.Since(begun).Seconds() * scale, c.StoreRead - base, c.StoreBytes})
+			}
+			if pause(ctx, watchEvery) != nil {
+				done <- seen
+				return
+			}
+		}
+	}()
+	return func() [][3]float64 {
+		cancel()
+		return <-done
+	}
+}
