@@ -122,13 +122,19 @@ func (r Reassign) Run(ctx context.Context) (*Reassignment, error) {
 	}
 	trace := newRoutes(r.Seed, r.Requests, r.Images, r.Rate, r.Split, r.prefills())
 	for _, part := range []func(context.Context, *Reassignment, routes) error{r.monolithic, r.local, r.shared, r.direct} {
-		if err = part(ctx, out, trace); err != nil {
+		if err = part(ctx, out, trace); ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
 			out.Fault = err.Error()
 			break
 		}
 	}
 	return out, err
 }
+
+// maxSettledScale is the scale above which a run is a trial, and does not wait for memory to be faulted in.
+const maxSettledScale = 50
 
 func (r *Reassign) wants(name ...string) bool {
 	return slices.ContainsFunc(name, func(n string) bool { return slices.Contains(r.Configurations, n) })
@@ -153,6 +159,9 @@ func (r *Reassign) fleet(ctx context.Context, name string, spec rolesSpec, f fun
 		if r.model, err = load.Model(ctx, load.Config{URL: fleet.gateway, Client: load.NewClient()}); err != nil {
 			return err
 		}
+	}
+	if r.Scale > maxSettledScale {
+		return f(fleet)
 	}
 	total := spec.storeBytes + int64(spec.encoders)*spec.encoderArena + int64(spec.prefills)*spec.prefillArena
 	if err := settleMemory(ctx, total); err != nil {

@@ -138,7 +138,8 @@ type pass struct {
 	routes    routes
 	closed    int // requests under way at once; 0 sends them when they are due
 	maxTokens int
-	first     int // number of the first picture
+	// images are the pictures of each request; nil gives each request new ones.
+	images [][]int
 }
 
 // run goes over the requests and counts what that took.
@@ -207,13 +208,24 @@ func (r *Reassign) shots(p pass) []load.Shot {
 		if e := p.routes.encoderHeader(i); e != "" {
 			shots[i].Header[control.HeaderEncoder] = e
 		}
-		for k := range r.Images {
-			n := p.first + i*r.Images + k
+		for _, n := range r.imagesOf(&p, i) {
 			c.images = append(c.images, r.pictures[n])
 			shots[i].Images = append(shots[i].Images, n)
 		}
 	}
 	return shots
+}
+
+// imagesOf returns the pictures of request i.
+func (r *Reassign) imagesOf(p *pass, i int) []int {
+	if p.images != nil {
+		return p.images[i]
+	}
+	out := make([]int, r.Images)
+	for k := range out {
+		out[k] = i*r.Images + k
+	}
+	return out
 }
 
 // unscale gives a record the times that it would have at scale 1.

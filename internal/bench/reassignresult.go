@@ -125,8 +125,15 @@ func (r *Reassignment) Report() Report {
 	if r.Fault != "" {
 		rep.Rows = append(rep.Rows, Missing("the rest", "all", r.Fault))
 	}
+	for i, row := range rep.Rows {
+		if !finite(row.Value) || row.Ratio != nil && !finite(*row.Ratio) || row.PeerValue != nil && !finite(*row.PeerValue) {
+			rep.Rows[i] = Missing(row.Case, row.Metric, "no request has this figure")
+		}
+	}
 	return rep
 }
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 func (r *Reassignment) note() string {
 	what := "modelled device"

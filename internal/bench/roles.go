@@ -117,6 +117,11 @@ func (f *roles) start(ctx context.Context, s *rolesSpec) (err error) {
 	for range s.encoders + s.prefills {
 		(<-urls)()
 	}
+	return f.startGateway(ctx)
+}
+
+// startGateway puts a gateway before the workers; requests go to the one that was started last.
+func (f *roles) startGateway(ctx context.Context) (err error) {
 	args := []string{"gateway", "--listen", "127.0.0.1:0", "--log-format", "json"}
 	for _, u := range f.encoders {
 		args = append(args, "--encoder", u)

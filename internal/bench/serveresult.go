@@ -187,3 +187,8 @@ func (r Report) table() *chart.Table {
 	}
 	return t
 }
+
+// TablePage returns a page that shows the rows of a report.
+func TablePage(title string, rep Report) *chart.Page {
+	return &chart.Page{Title: title, Intro: append(strings.Split(rep.Note, "\n"), rep.Summary()), Sections: []chart.Section{{Title: "Figures", Table: rep.table()}}}
+}

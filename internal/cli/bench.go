@@ -18,6 +18,7 @@ type benchCmd struct {
 	Smoke       smokeCmd       `cmd:"" help:"What every installation should hold: a Store hit against an encode, what the gateway adds, idle memory, start time."`
 	Resolver    resolverCmd    `cmd:"" help:"What a Store hit, a partial hit and a miss cost the resolver, by size and number of objects."`
 	Publish     publishCmd     `cmd:"" help:"What a PUT costs next to a memcpy and a checksum of the same bytes, and what a request pays for it."`
+	All         allCmd         `cmd:"" help:"Every benchmark, in one table of our figures, those of peers, and targets."`
 	Serve       serveCmd       `cmd:"" help:"Put a load on any OpenAI endpoint: time to first token and per token, goodput, where embeddings came from."`
 	Compare     compareCmd     `cmd:"" help:"Compare two results of bench serve."`
 	Reassign    reassignCmd    `cmd:"" name:"reassignment" help:"The published experiment: what the Store is worth when images are asked of another Encoder than the one that has them."`

@@ -3,10 +3,12 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"afterimage/internal/bench"
@@ -25,6 +27,8 @@ type reassignCmd struct {
 	Requests int      `placeholder:"N" default:"0" help:"Requests; 0 takes 128, or 12 with llama."`
 	Rate     float64  `placeholder:"N" default:"0" help:"Requests per second; 0 takes 2, or 0.5 with llama."`
 	Seed     uint64   `placeholder:"N" default:"0" help:"Seed of the trace; 0 takes that of the calibration."`
+	Workload []string `placeholder:"NAME" enum:"reassign,hot-spot,scale-out,encoder-loss,all" help:"Instead of the experiment, hold routing against the Store in reassign, hot-spot, scale-out, encoder-loss, or all; --scale is 4 then unless it is given."`
+	Policy   []string `placeholder:"NAME" enum:"none,affinity,store,both,all" default:"all" help:"Policies for --workload: none, affinity, store, both, or all (default ${default})."`
 	Only     []string `placeholder:"NAME" help:"Configurations to run instead: M6, EL, ES, ideal, direct, resident."`
 }
 
@@ -38,6 +42,9 @@ func (*reassignCmd) Help() string {
 func (c *reassignCmd) Run(a *app) error {
 	ctx, stop := interruptible(a.ctx, func() { os.Exit(exitFailure) })
 	defer stop()
+	if len(c.Workload) > 0 {
+		return c.workloads(ctx, a)
+	}
 	r, done, err := c.reassign(a)
 	if err != nil {
 		return err
@@ -92,6 +99,44 @@ func (c *reassignCmd) reassign(a *app) (r bench.Reassign, done func(), err error
 		r.Seed = c.Seed
 	}
 	return r, done, nil
+}
+
+// workloads holds routing against the Store.
+func (c *reassignCmd) workloads(ctx context.Context, a *app) error {
+	w := bench.DefaultWorkloads()
+	var err error
+	if w.Binary, err = os.Executable(); err != nil {
+		return err
+	}
+	w.Env, w.Progress = a.Env, a.Stderr
+	if c.Scale != 1 {
+		w.Scale = c.Scale
+	}
+	if c.Requests != 0 {
+		w.Requests = c.Requests
+	}
+	if c.Rate != 0 {
+		w.Rate = c.Rate
+	}
+	if !slices.Contains(c.Workload, "all") {
+		w.Workloads = c.Workload
+	}
+	if !slices.Contains(c.Policy, "all") {
+		w.Policies = c.Policy
+	}
+	cells, err := w.RunTable(ctx)
+	if err != nil && len(cells) == 0 {
+		return err
+	}
+	rep := bench.WorkloadReport(cells, w.Scale, err)
+	if c.JSON {
+		return errors.Join(err, c.report(a, rep))
+	}
+	err = errors.Join(err, bench.WriteWorkloads(a.Stdout, cells, rep))
+	if code := rep.ExitCode(); c.Check && code != exitOK {
+		a.kong.Exit(code)
+	}
+	return err
 }
 
 // benchModel makes the pair of random weights that real encoding is measured with, and returns the flags that

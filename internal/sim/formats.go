@@ -156,7 +156,7 @@ func (r *reader) azure(line []byte) error {
 	rows := int64(r.sizes.ItemBytes / r.sizes.RowBytes)
 	r.b.begin(at, int32(max(context-images*rows, 0)), int32(output))
 	for range images {
-		if err := r.b.use(Use{Image: r.draw.next(), Bytes: int32(r.sizes.ItemBytes)}); err != nil {
+		if err := r.b.use(Use{Image: r.draw.Next(), Bytes: int32(r.sizes.ItemBytes)}); err != nil {
 			return err
 		}
 	}

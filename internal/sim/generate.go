@@ -75,7 +75,7 @@ func Generate(s Synthetic) (*Trace, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
-	draw, err := newSampler(s.Popularity, s.Seed)
+	draw, err := NewSampler(s.Popularity, s.Seed)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func Generate(s Synthetic) (*Trace, error) {
 			if len(recent) > 0 && s.Repeat > 0 && r.Float64() < s.Repeat {
 				image = recent[r.IntN(len(recent))]
 			} else {
-				image = draw.next()
+				image = draw.Next()
 			}
 			if len(recent) < s.Recent {
 				recent = append(recent, image)

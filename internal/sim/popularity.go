@@ -76,19 +76,20 @@ func (p Popularity) String() string {
 	return string(p.Kind)
 }
 
-// sampler draws images.
-type sampler struct {
+// A Sampler draws images. It is not safe for use from several goroutines.
+type Sampler struct {
 	p     Popularity
 	rand  *rand.Rand
 	total []float64 // Zipf: cumulative weights
 	drawn uint32    // Unique
 }
 
-func newSampler(p Popularity, seed uint64) (*sampler, error) {
+// NewSampler returns a source of images. Equal arguments draw equal images.
+func NewSampler(p Popularity, seed uint64) (*Sampler, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
-	s := &sampler{p: p, rand: rand.New(rand.NewPCG(seed, 0x517cc1b727220a95))}
+	s := &Sampler{p: p, rand: rand.New(rand.NewPCG(seed, 0x517cc1b727220a95))}
 	if p.Kind != Zipf {
 		return s, nil
 	}
@@ -101,7 +102,8 @@ func newSampler(p Popularity, seed uint64) (*sampler, error) {
 	return s, nil
 }
 
-func (s *sampler) next() uint32 {
+// Next draws an image.
+func (s *Sampler) Next() uint32 {
 	switch s.p.Kind {
 	case Zipf:
 		at := s.rand.Float64() * s.total[len(s.total)-1]

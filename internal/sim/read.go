@@ -92,7 +92,7 @@ type reader struct {
 	rows     []row            // native: images in file order, grouped at the end
 	chats    map[int64]int64  // bailian: root of a conversation
 	epoch    time.Time        // of absolute times; the first one read
-	draw     *sampler         // azure
+	draw     *Sampler         // azure
 }
 
 // row is an image of a native trace before its request is complete.
@@ -150,7 +150,7 @@ func (r *reader) parser(first []byte, format Format) (parse func([]byte) error, 
 	parse = r.nativeCSV
 	if format == Azure {
 		need, parse = []string{"timestamp", "numimages", "contexttokens", "generatedtokens"}, r.azure
-		if r.draw, err = newSampler(r.sizes.Popularity, r.sizes.Seed); err != nil {
+		if r.draw, err = NewSampler(r.sizes.Popularity, r.sizes.Seed); err != nil {
 			return nil, false, err
 		}
 	}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !race
+
+package system
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"afterimage/internal/bench"
+)
+
+// TestBenchReassignment runs the experiment on real processes, small and fast: what one Encoder has, the other
+// takes from the Store and never encodes.
+func TestBenchReassignment(t *testing.T) {
+	dir := t.TempDir()
+	out, errs, _ := run(t, "bench", "reassignment", "--scale", "200", "--requests", "3", "--only", "M6,EL,ES,direct", "--report", dir, "--json")
+	var rep bench.Report
+	if err := json.Unmarshal([]byte(out), &rep); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out, errs)
+	}
+	want := map[string]float64{
+		"M6 re-encoded, images": 12, "EL re-encoded, images": 12, "ES re-encoded, images": 0, "direct re-encoded, images": 0,
+		"ES seeding published, images": 12, "ES images store": 12, "ES not answered, requests": 0,
+	}
+	for _, row := range rep.Rows {
+		if v, ok := want[row.Case+" "+row.Metric]; ok {
+			delete(want, row.Case+" "+row.Metric)
+			if row.Value != v || row.NotMeasured != "" {
+				t.Errorf("%s %s: %v %s, want %v", row.Case, row.Metric, row.Value, row.NotMeasured, v)
+			}
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("no rows for %v", want)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "index.html"))
+	if err != nil || !strings.Contains(string(page), "with it 0.") {
+		t.Errorf("the page: %v", err)
+	}
+}
+
+// TestBenchInterrupted ends the experiment half way: what was measured until then is in the report.
+func TestBenchInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	cmd := command(t, "bench", "reassignment", "--scale", "100", "--requests", "1000", "--only", "M6", "--report", dir)
+	pipe, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(pipe); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "M6: 1000 requests") {
+			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("an interrupted run ended well")
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "index.html"))
+	if err != nil || !strings.Contains(string(page), "The run is not complete: told to stop by a signal") {
+		t.Errorf("the page: %v", err)
+	}
+}
+
+// TestBenchWorkloads runs one cell of the table with and one without the Store.
+func TestBenchWorkloads(t *testing.T) {
+	out, errs, status := run(t, "bench", "reassignment", "--workload", "encoder-loss,reassign", "--policy", "affinity,both", "--scale", "200", "--requests", "6", "--json", "--check")
+	var rep bench.Report
+	if err := json.Unmarshal([]byte(out), &rep); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out, errs)
+	}
+	for _, row := range rep.Rows {
+		if row.Metric == "re-encoded, images" && (row.Value == 0) != strings.HasSuffix(row.Case, "both") {
+			t.Errorf("%s: %v re-encoded", row.Case, row.Value)
+		}
+	}
+	if status != 0 || len(rep.Rows) != 28 {
+		t.Errorf("status %d, %d rows: %s", status, len(rep.Rows), errs)
+	}
+}
