@@ -114,9 +114,33 @@ func TestSharingChangesNoAnswer(t *testing.T) {
 		if stats.Running+stats.Waiting+stats.UsedCells != 0 || stats.KeptCells > stats.Cells {
 			t.Errorf("%+v: at the end %+v", c, stats)
 		}
-		if c.cells == 512 && stats.Preemptions == 0 {
-			t.Errorf("%+v: memory never ran out", c)
+	}
+}
+
+// When answers grow past the memory, the later one gives up its place, and goes on where it was.
+func TestMemoryRunsOut(t *testing.T) {
+	parts := func(first int32) []Part { return []Part{{Tokens: words(first, 40)}} }
+	alone := newScheduler(t, newModel(t, 1, 128, 0).Runner(), Config{})
+	want := [][]int32{ask(t, alone, 80, parts(1)...), ask(t, alone, 80, parts(2)...)}
+	s := newScheduler(t, newModel(t, 2, 128, 128).Runner(), Config{})
+	first, second := &reader{n: 80}, &reader{n: 80}
+	var later *Handle
+	err := s.Ask(t.Context(), parts(1), func(logits []float32) (tok int32, more bool, err error) {
+		if later == nil { // while this one is at work
+			later, err = s.Submit(Request{Prompt: []Segment{{Tokens: words(2, 40), Item: -1}}, Cells: 40, Next: second.next})
 		}
+		tok, more, _ = first.next(logits)
+		return tok, more, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-later.Done()
+	if !slices.Equal(first.toks, want[0]) || !slices.Equal(second.toks, want[1]) || later.Err() != nil {
+		t.Errorf("got %v and %v, %v; want %v", first.toks, second.toks, later.Err(), want)
+	}
+	if n := s.Stats().Preemptions; n != 1 {
+		t.Errorf("%d preemptions, want 1", n)
 	}
 }
 

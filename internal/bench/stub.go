@@ -95,8 +95,9 @@ func StubPrefill() http.Handler {
 			return
 		}
 		answer := openai.Completion{
-			Head: openai.Head{ID: "stub", Model: stubModel}, Content: "A picture.",
-			End: openai.End{Reason: openai.FinishStop}, Usage: openai.Usage{PromptTokens: 1, CompletionTokens: 1},
+			Head:    openai.Head{ID: "stub", Model: stubModel},
+			Choices: []openai.Choice{{Content: "A picture.", End: openai.End{Reason: openai.FinishStop}}},
+			Usage:   openai.Usage{PromptTokens: 1, CompletionTokens: 1},
 		}
 		answer.Write(w)
 	})

@@ -18,6 +18,8 @@ var (
 	ErrContextFull = errors.New("engine: context is full")
 	// ErrBadRows: rows whose size, width or values the model cannot take.
 	ErrBadRows = errors.New("engine: unusable rows")
+	// ErrNoGrammar: this engine cannot hold an answer to a grammar.
+	ErrNoGrammar = errors.New("engine: answers cannot be held to a grammar here")
 )
 
 // EncoderSpec is what an Encoder announces.
@@ -83,6 +85,9 @@ type Text interface {
 	// Prompt renders a conversation with the chat template of the model, ending where the
 	// assistant's answer begins.
 	Prompt(msgs []Message) (string, error)
+	// Constrain returns what holds an answer to a grammar of package grammar (ErrNoGrammar if the engine
+	// cannot). The caller must Close it.
+	Constrain(grammar string) (Constraint, error)
 	// Runner returns what computes with the model. It is one and the same at every call.
 	Runner() Runner
 	Close() error

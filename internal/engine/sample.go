@@ -18,25 +18,63 @@ var ErrNoChoice = errors.New("engine: logits hold no number")
 type Sampling struct {
 	Temperature float64 // 0 picks the likeliest token, the first of equals
 	TopP        float64 // least share of probability to choose from; 0 and 1 mean all
+	TopK        int     // most tokens to choose from; 0 means all
+	MinP        float64 // least probability to choose from, as a share of the likeliest token's
 	Seed        uint64  // equal seeds give equal picks from equal logits
+
+	// Repetition divides the logits of tokens in prompt and answer, where they are positive, and
+	// multiplies them else; 0 and 1 change nothing.
+	Repetition float64
+	Presence   float64 // taken from the logit of each token in the answer
+	Frequency  float64 // likewise, as often as it is there
+	Bias       map[int32]float32
+	// Prompt holds the text of the prompt, for Repetition.
+	Prompt []int32
+	// Constraint, if not nil, says what the answer may hold. The Sampler uses it up.
+	Constraint Constraint
 }
 
-// Validate reports a Temperature that is negative or no number, and a TopP outside of 0 to 1.
+// Constraint says which tokens may come next in an answer of a given form. It is used by one goroutine.
+type Constraint interface {
+	// Allows says whether tok may come next.
+	Allows(tok int32) bool
+	// Mask sets the logits of tokens that may not come next to negative infinity.
+	Mask(logits []float32)
+	// Accept notes that tok, which is allowed, comes next. A token that ends the answer is not noted.
+	Accept(tok int32)
+	Close()
+}
+
+// Validate reports values outside of their range.
 func (s Sampling) Validate() error {
 	switch {
 	case !(s.Temperature >= 0) || math.IsInf(s.Temperature, 0): // true for NaN, too
 		return fmt.Errorf("engine: temperature %v, want a number of 0 or more", s.Temperature)
 	case !(s.TopP >= 0 && s.TopP <= 1):
 		return fmt.Errorf("engine: top_p %v, want 0 to 1", s.TopP)
+	case !(s.MinP >= 0 && s.MinP <= 1):
+		return fmt.Errorf("engine: min_p %v, want 0 to 1", s.MinP)
+	case s.TopK < 0:
+		return fmt.Errorf("engine: top_k %d, want 0 or more", s.TopK)
+	case !(s.Repetition >= 0) || math.IsInf(s.Repetition, 0):
+		return fmt.Errorf("engine: repetition penalty %v, want a number of 0 or more", s.Repetition)
+	case !finite(s.Presence) || !finite(s.Frequency):
+		return fmt.Errorf("engine: penalties %v and %v, want numbers", s.Presence, s.Frequency)
 	}
 	return nil
 }
 
-// Sampler picks tokens from logits. It is used by one goroutine and allocates only on its first pick.
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// Sampler picks tokens from logits. It is used by one goroutine.
 type Sampler struct {
-	cfg  Sampling
-	rng  *rand.PCG
-	cand []candidate
+	cfg    Sampling
+	rng    *rand.PCG
+	cand   []candidate
+	work   []float32     // logits as changed by penalties, biases and the constraint
+	prompt []int32       // the different tokens of the prompt
+	answer map[int32]int // times that a token was picked
+	picked []int32       // the different tokens of the answer, in order
 }
 
 // candidate is a token and its weight, which is relative to the likeliest token's 1.
@@ -50,14 +88,85 @@ func NewSampler(cfg Sampling) (*Sampler, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.TopP == 0 {
-		cfg.TopP = 1
+	cfg.TopP, cfg.Repetition = cmp.Or(cfg.TopP, 1), cmp.Or(cfg.Repetition, 1)
+	s := &Sampler{cfg: cfg, rng: rand.NewPCG(cfg.Seed, 0x9e3779b97f4a7c15), answer: map[int32]int{}}
+	if cfg.Repetition != 1 {
+		s.prompt = slices.Clone(cfg.Prompt)
+		slices.Sort(s.prompt)
+		s.prompt = slices.Compact(s.prompt)
 	}
-	return &Sampler{cfg: cfg, rng: rand.NewPCG(cfg.Seed, 0x9e3779b97f4a7c15)}, nil
+	return s, nil
+}
+
+// Close gives up the constraint.
+func (s *Sampler) Close() {
+	if s.cfg.Constraint != nil {
+		s.cfg.Constraint.Close()
+	}
 }
 
 // Pick returns the next token. NaN is never picked.
 func (s *Sampler) Pick(logits []float32) (int32, error) {
+	logits = s.adjust(logits)
+	tok, err := s.choose(logits)
+	c := s.cfg.Constraint
+	if err == nil && c != nil && !c.Allows(tok) {
+		if len(s.work) == 0 {
+			s.work = append(s.work, logits...)
+		}
+		c.Mask(s.work)
+		tok, err = s.choose(s.work)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if c != nil {
+		c.Accept(tok)
+	}
+	if s.answer[tok]++; s.answer[tok] == 1 {
+		s.picked = append(s.picked, tok)
+	}
+	return tok, nil
+}
+
+// adjust returns logits with biases and penalties, in s.work if there are any.
+func (s *Sampler) adjust(logits []float32) []float32 {
+	c := &s.cfg
+	s.work = s.work[:0]
+	if len(c.Bias) == 0 && c.Repetition == 1 && c.Presence == 0 && c.Frequency == 0 {
+		return logits
+	}
+	s.work = append(s.work, logits...)
+	for tok, b := range c.Bias {
+		if int(tok) < len(s.work) {
+			s.work[tok] += b
+		}
+	}
+	for _, tok := range s.prompt {
+		if s.answer[tok] == 0 {
+			s.repeat(tok)
+		}
+	}
+	for _, tok := range s.picked {
+		s.repeat(tok)
+		s.work[tok] -= float32(c.Presence + c.Frequency*float64(s.answer[tok]))
+	}
+	return s.work
+}
+
+// repeat applies the repetition penalty.
+func (s *Sampler) repeat(tok int32) {
+	switch v := &s.work[tok]; {
+	case s.cfg.Repetition == 1:
+	case *v > 0:
+		*v = float32(float64(*v) / s.cfg.Repetition)
+	default:
+		*v = float32(float64(*v) * s.cfg.Repetition)
+	}
+}
+
+// choose picks from logits as they are.
+func (s *Sampler) choose(logits []float32) (int32, error) {
 	best := -1
 	for i, v := range logits {
 		if v == v && (best < 0 || v > logits[best]) {
@@ -65,12 +174,15 @@ func (s *Sampler) Pick(logits []float32) (int32, error) {
 		}
 	}
 	switch {
-	case best < 0:
+	case best < 0 || math.IsInf(float64(logits[best]), -1):
 		return 0, ErrNoChoice
 	case s.cfg.Temperature == 0 || math.IsInf(float64(logits[best]), 0): // infinities have no weights
 		return int32(best), nil
 	}
 	total := s.weigh(logits, float64(logits[best]))
+	if k := s.cfg.TopK; k > 0 && k < len(s.cand) {
+		total = s.heaviest(k)
+	}
 	if s.cfg.TopP < 1 {
 		total = s.cut(total, len(logits))
 	}
@@ -87,17 +199,41 @@ func (s *Sampler) Pick(logits []float32) (int32, error) {
 // uniform returns a number in [0, 1) with 53 random bits.
 func (s *Sampler) uniform() float64 { return float64(s.rng.Uint64()>>11) / (1 << 53) }
 
-// weigh makes a candidate of every token whose weight is not zero, and returns the sum of weights.
+// weigh makes a candidate of every token whose weight is not zero and at least MinP, and returns the sum
+// of weights.
 func (s *Sampler) weigh(logits []float32, best float64) (total float64) {
 	if cap(s.cand) < len(logits) {
 		s.cand = make([]candidate, 0, len(logits))
 	}
 	s.cand = s.cand[:0]
 	for i, v := range logits {
-		if w := math.Exp((float64(v) - best) / s.cfg.Temperature); w > 0 { // false for NaN
+		if w := math.Exp((float64(v) - best) / s.cfg.Temperature); w > 0 && w >= s.cfg.MinP { // false for NaN
 			s.cand = append(s.cand, candidate{int32(i), w})
 			total += w
 		}
+	}
+	return total
+}
+
+// byWeight orders candidates, the heaviest first.
+func byWeight(a, b candidate) int {
+	return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.tok, b.tok))
+}
+
+// heaviest keeps the k heaviest candidates and returns their sum.
+func (s *Sampler) heaviest(k int) (total float64) {
+	top := s.cand[:k]
+	slices.SortFunc(top, byWeight)
+	for _, c := range s.cand[k:] {
+		if byWeight(c, top[k-1]) < 0 {
+			at, _ := slices.BinarySearchFunc(top, c, byWeight)
+			copy(top[at+1:], top[at:])
+			top[at] = c
+		}
+	}
+	s.cand = top
+	for _, c := range top {
+		total += c.weight
 	}
 	return total
 }
@@ -108,9 +244,7 @@ func (s *Sampler) cut(total float64, vocab int) float64 {
 	// sort short.
 	least := (1 - s.cfg.TopP) * total / float64(vocab)
 	s.cand = slices.DeleteFunc(s.cand, func(c candidate) bool { return c.weight < least })
-	slices.SortFunc(s.cand, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.tok, b.tok))
-	})
+	slices.SortFunc(s.cand, byWeight)
 	sum := 0.0
 	for i, c := range s.cand {
 		if sum += c.weight; sum >= s.cfg.TopP*total {

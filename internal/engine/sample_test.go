@@ -42,7 +42,7 @@ func TestGreedy(t *testing.T) {
 	f(1, -5, 4, 4, 4) // the first of equals
 	f(0, 0, float32(math.Copysign(0, -1)))
 	f(2, nan, -1, 3, nan)
-	f(1, nan, -inf, nan)
+	f(1, nan, -9, nan)
 	f(3, 1, 2, 3, inf)
 }
 
@@ -52,7 +52,7 @@ func TestPickRefusesLogitsWithoutNumbers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, logits := range [][]float32{nil, {}, {nan, nan}} {
+		for _, logits := range [][]float32{nil, {}, {nan, nan}, {-inf, nan}} {
 			if _, err := s.Pick(logits); !errors.Is(err, ErrNoChoice) {
 				t.Errorf("temperature %v, logits %v: got error %v, want ErrNoChoice", temperature, logits, err)
 			}
@@ -154,5 +154,98 @@ func BenchmarkPick(b *testing.B) {
 		if _, err := s.Pick(logits); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestCandidates says which tokens of a distribution are ever picked.
+func TestCandidates(t *testing.T) {
+	logits := []float32{3, 0, 2.5, 1, 2, nan, 3}
+	f := func(cfg Sampling, want ...int32) {
+		t.Helper()
+		cfg.Temperature = 1
+		got := picks(t, cfg, logits, 3000)
+		slices.Sort(got)
+		if got = slices.Compact(got); !slices.Equal(got, want) {
+			t.Errorf("%+v: picked %v, want %v", cfg, got, want)
+		}
+	}
+	f(Sampling{}, 0, 1, 2, 3, 4, 6)
+	f(Sampling{TopK: 1}, 0)
+	f(Sampling{TopK: 2}, 0, 6)
+	f(Sampling{TopK: 4}, 0, 2, 4, 6)
+	f(Sampling{TopK: 100}, 0, 1, 2, 3, 4, 6)
+	f(Sampling{MinP: 0.5}, 0, 2, 6)
+	f(Sampling{MinP: 1}, 0, 6)
+	f(Sampling{TopK: 3, TopP: 0.6}, 0, 6)
+	f(Sampling{Bias: map[int32]float32{1: 100, 99: 5}}, 1)
+	f(Sampling{TopK: 5, Bias: map[int32]float32{0: -100, 6: -100}}, 1, 2, 3, 4)
+}
+
+// TestPenalties follows the greedy choice while what was picked loses weight.
+func TestPenalties(t *testing.T) {
+	f := func(cfg Sampling, logits []float32, want ...int32) {
+		t.Helper()
+		if got := picks(t, cfg, logits, len(want)); !slices.Equal(got, want) {
+			t.Errorf("%+v: picked %v, want %v", cfg, got, want)
+		}
+	}
+	logits := []float32{2, 1.5, 1.2}
+	f(Sampling{Presence: 0.6}, logits, 0, 1, 0, 0)
+	f(Sampling{Frequency: 0.6}, logits, 0, 1, 0, 2)
+	f(Sampling{Frequency: -0.6}, logits, 0, 0, 0)
+	f(Sampling{Repetition: 1.5}, logits, 0, 1, 0)
+	f(Sampling{Repetition: 1.5, Prompt: []int32{0, 0, 7}[:2]}, logits, 1, 0)
+	f(Sampling{Repetition: 2}, []float32{-1, -1.5, -9}, 0, 1, 0)
+}
+
+// evens allows even tokens, each once.
+type evens struct{ seen []int32 }
+
+func (e *evens) Allows(tok int32) bool { return tok%2 == 0 && !slices.Contains(e.seen, tok) }
+func (e *evens) Accept(tok int32)      { e.seen = append(e.seen, tok) }
+func (e *evens) Close()                {}
+
+func (e *evens) Mask(logits []float32) {
+	for i := range logits {
+		if !e.Allows(int32(i)) {
+			logits[i] = -inf
+		}
+	}
+}
+
+func TestConstraint(t *testing.T) {
+	logits := []float32{1, 9, 3, 8, 2}
+	if got := picks(t, Sampling{Constraint: &evens{}}, logits, 3); !slices.Equal(got, []int32{2, 4, 0}) {
+		t.Errorf("picked %v", got)
+	}
+	if got := picks(t, Sampling{Constraint: &evens{}, Bias: map[int32]float32{0: 5}, Temperature: 0.1, TopK: 1}, logits, 3); !slices.Equal(got, []int32{0, 2, 4}) {
+		t.Errorf("with a bias: picked %v", got)
+	}
+	s, err := NewSampler(Sampling{Constraint: &evens{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Pick([]float32{-inf, 9}); !errors.Is(err, ErrNoChoice) {
+		t.Errorf("nothing is allowed: %v", err)
+	}
+	if logits[1] != 9 {
+		t.Error("the caller's logits were changed")
+	}
+}
+
+func TestLogprobs(t *testing.T) {
+	logits := []float32{0, nan, float32(math.Log(2)), float32(math.Log(5)), float32(math.Log(2))}
+	own, top := Logprobs(logits, 0, 3)
+	if math.Abs(own-math.Log(0.1)) > 1e-6 {
+		t.Errorf("log probability %v, want that of 0.1", own)
+	}
+	want := []Logprob{{3, math.Log(0.5)}, {2, math.Log(0.2)}, {4, math.Log(0.2)}}
+	for i, w := range want {
+		if top[i].Token != w.Token || math.Abs(top[i].Logprob-w.Logprob) > 1e-6 {
+			t.Errorf("rank %d is %+v, want %+v", i, top[i], w)
+		}
+	}
+	if _, top := Logprobs(logits, 0, 0); len(top) != 0 {
+		t.Errorf("%v without being asked", top)
 	}
 }

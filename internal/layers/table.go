@@ -12,6 +12,7 @@ const (
 // Table is the order of all packages of the module. ARCHITECTURE.md shows the same rows to readers.
 var Table = map[string]Rule{
 	"embedding": {Layer: 0, Duty: "key, contract, layout, headers v3 and a1; no I/O"},
+	"grammar":   {Layer: 0, Duty: "writes JSON schemas as grammars of llama.cpp"},
 	"gguf":      {Layer: 0, Duty: "reads and writes GGUF model files"},
 	"openai":    {Layer: 0, Duty: "the chat-completions wire: scan, splice, SSE, errors"},
 

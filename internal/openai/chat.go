@@ -15,10 +15,9 @@ type Chat struct {
 	User     string
 	Messages []Message
 
-	MaxTokens    int // upper limit of the answer's tokens; 0 if the client set none
-	Temperature  float64
-	TopP         float64 // in (0, 1]
-	Seed         *int64  // nil if the client set none
+	Sampling
+	N            int // answers wanted
+	MaxTokens    int // upper limit of the tokens of each; 0 if the client set none
 	Stop         []string
 	Stream       bool
 	IncludeUsage bool
@@ -66,7 +65,7 @@ func ParseChat(body []byte) (*Chat, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.readSampling(top); err != nil {
+	if err := c.read(top); err != nil {
 		return nil, err
 	}
 	if err := c.readRest(top); err != nil {
@@ -106,39 +105,6 @@ func (p *rawPart) chatPart(next int) (Part, error) {
 	return Part{Text: string(p.text.bytes())}, nil
 }
 
-// readSampling reads what decides which tokens are chosen, and when the answer ends.
-func (c *Chat) readSampling(f fields) error {
-	temperature, ok, err := f.float("temperature")
-	switch {
-	case err != nil:
-		return err
-	case !ok:
-		temperature = 1
-	case temperature < 0:
-		return badValue("temperature", PyFloat(temperature), "temperature must be non-negative, got %s.", PyFloat(temperature))
-	}
-	topP, ok, err := f.float("top_p")
-	switch {
-	case err != nil:
-		return err
-	case !ok:
-		topP = 1
-	case topP <= 0 || topP > 1:
-		return badValue("top_p", PyFloat(topP), "top_p must be in (0, 1], got %s.", PyFloat(topP))
-	}
-	c.Temperature, c.TopP = temperature, topP
-	if seed, ok, err := f.integer("seed"); err != nil {
-		return err
-	} else if ok {
-		c.Seed = &seed
-	}
-	if c.MaxTokens, err = f.maxTokens(); err != nil {
-		return err
-	}
-	c.Stop, err = f.stops()
-	return err
-}
-
 // readRest reads the remaining fields and refuses those that are not served.
 func (c *Chat) readRest(f fields) (err error) {
 	if c.Model, err = f.str("model"); err != nil {
@@ -153,12 +119,17 @@ func (c *Chat) readRest(f fields) (err error) {
 	if c.IncludeUsage, err = f.includeUsage(c.Stream); err != nil {
 		return err
 	}
-	n, err := f.choices()
-	if err != nil {
+	if c.MaxTokens, err = f.maxTokens(); err != nil {
 		return err
 	}
-	if n != 1 {
-		return badValue("n", pyInt(int64(n)), "n must be 1: this server gives one choice per request, got %d.", n)
+	if c.Stop, err = f.stops(); err != nil {
+		return err
+	}
+	if c.N, err = f.choices(); err != nil {
+		return err
+	}
+	if c.N > MaxChoices {
+		return badValue("n", pyInt(int64(c.N)), "n must be at most %d, got %d.", MaxChoices, c.N)
 	}
 	return f.refuseUnsupported()
 }

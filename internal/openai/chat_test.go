@@ -24,7 +24,8 @@ func TestParseChat(t *testing.T) {
 	}
 	seed := int64(-3)
 	want := &Chat{
-		Model: "m", User: "u", MaxTokens: 8, Temperature: 0, TopP: 0.5, Seed: &seed, Stop: []string{"a", "\n"}, Stream: true, IncludeUsage: true,
+		Model: "m", User: "u", N: 1, MaxTokens: 8, Stop: []string{"a", "\n"}, Stream: true, IncludeUsage: true,
+		Sampling: Sampling{TopP: 0.5, Seed: &seed, RepetitionPenalty: 1, LogitBias: map[int32]float32{}},
 		Messages: []Message{
 			{Role: "system", Plain: true, Parts: []Part{{Text: `be ä b\`}}},
 			{Role: "user", Name: "eve", Parts: []Part{{Text: "what "}, {IsItem: true, Item: 0}, {Text: "plain"}, {IsItem: true, Item: 1}}},
@@ -46,7 +47,7 @@ func TestParseChatDefaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := &Chat{Temperature: 1, TopP: 1, Messages: []Message{{Role: "user", Plain: true, Parts: []Part{{Text: "x"}}}}}
+		want := &Chat{N: 1, Sampling: Sampling{Temperature: 1, TopP: 1, RepetitionPenalty: 1}, Messages: []Message{{Role: "user", Plain: true, Parts: []Part{{Text: "x"}}}}}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s: %s", fields, d)
 		}
@@ -115,18 +116,59 @@ func TestParseChatRefuses(t *testing.T) {
 	f(`"stream":true,"stream_options":[]`, "body.stream_options", "valid dictionary")
 	f(`"stream":true,"stream_options":{"include_usage":"x"}`, "body.stream_options.include_usage", "valid boolean")
 	f(`"stream":true,"stream_options":{"continuous_usage_stats":true}`, "stream_options.continuous_usage_stats", "not supported")
-	f(`"n":2`, "n", "n must be 1")
+	f(`"n":17`, "n", "n must be at most 16, got 17.")
 	f(`"n":-1`, "n", "n must be at least 1")
 	f(`"seed":1,"seed":2`, "seed", "twice")
 	for name, value := range map[string]string{
-		"tools": `[{"type":"function"}]`, "tool_choice": `"required"`, "functions": `[{}]`, "response_format": `{"type":"json_object"}`,
-		"logprobs": `true`, "logit_bias": `{"5":1}`, "top_k": `40`, "frequency_penalty": `0.1`, "presence_penalty": `-2`,
-		"repetition_penalty": `1.1`, "ignore_eos": `true`, "min_tokens": `1`, "prompt_logprobs": `0`, "modalities": `["text","audio"]`,
+		"tools": `[{"type":"function"}]`, "tool_choice": `"required"`, "functions": `[{}]`, "min_tokens": `1`, "prompt_logprobs": `0`, "modalities": `["text","audio"]`,
 		"chat_template": `"x"`, "mm_processor_kwargs": `{"a":1}`,
 	} {
 		f(`"`+name+`":`+value, name, "`"+name+"` with the value ")
 	}
+	f(`"top_k":"x"`, "body.top_k", "int_parsing")
+	f(`"top_k":-2`, "top_k", "at least 1, got -2")
+	f(`"min_p":1.5`, "min_p", "in [0, 1], got 1.5")
+	f(`"repetition_penalty":0`, "repetition_penalty", "greater than zero, got 0.0")
+	f(`"presence_penalty":-2.1`, "presence_penalty", "in [-2, 2]")
+	f(`"frequency_penalty":"x"`, "body.frequency_penalty", "float_parsing")
+	f(`"logit_bias":[1]`, "body.logit_bias", "valid dictionary")
+	f(`"logit_bias":{"x":1}`, "logit_bias", "\"x\"")
+	f(`"logit_bias":{"-1":1}`, "logit_bias", "\"-1\"")
+	f(`"logit_bias":{"99999999999":1}`, "logit_bias", "no token id")
+	f(`"logit_bias":{"5":"much"}`, "logit_bias", "token 5 must be a number")
+	f(`"ignore_eos":1`, "body.ignore_eos", "bool_parsing")
+	f(`"top_logprobs":3`, "top_logprobs", "`logprobs` must be set")
+	f(`"logprobs":true,"top_logprobs":21`, "top_logprobs", "in [0, 20], got 21")
+	f(`"response_format":"json"`, "body.response_format", "valid dictionary")
+	f(`"response_format":{}`, "response_format.type", "got None")
+	f(`"response_format":{"type":"xml"}`, "response_format.type", "got 'xml'")
+	f(`"response_format":{"type":"json_schema"}`, "response_format.json_schema", "an object with a schema")
+	f(`"response_format":{"type":"json_schema","json_schema":{}}`, "response_format.json_schema.schema", "required")
+	f(`"response_format":{"type":"json_schema","json_schema":{"schema":{"a":"`+strings.Repeat("a", MaxSchemaBytes)+`"}}}`, "response_format.json_schema.schema", "at most 65536")
 	f(`"top_k":40,"tools":[1],"zzz":1`, "tools", "'<list of 1 items>'")
+}
+
+func TestParseSampling(t *testing.T) {
+	got, err := ParseChat([]byte(`{"messages":[{"role":"user","content":"x"}],"n":3,"top_k":40,"min_p":0.1,"repetition_penalty":1.2,
+		"presence_penalty":-2,"frequency_penalty":"0.5","logit_bias":{"5":-1000,"7":2.5},"ignore_eos":true,"logprobs":true,"top_logprobs":20,
+		"response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":{"type":"object"}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Sampling{
+		Temperature: 1, TopP: 1, TopK: 40, MinP: 0.1, RepetitionPenalty: 1.2, PresencePenalty: -2, FrequencyPenalty: 0.5,
+		LogitBias: map[int32]float32{5: -100, 7: 2.5}, IgnoreEOS: true, Logprobs: true, TopLogprobs: 20,
+		Format: Format{JSON: true, Schema: []byte(`{"type":"object"}`)},
+	}
+	if d := cmp.Diff(want, got.Sampling); d != "" || got.N != 3 {
+		t.Errorf("n %d, %s", got.N, d)
+	}
+	if err := got.CheckVocab(8); err != nil {
+		t.Error(err)
+	}
+	if e := AsError(got.CheckVocab(7)); e.Status != 400 || e.Param != "logit_bias" {
+		t.Errorf("a token outside of the vocabulary: %v", e)
+	}
 }
 
 func TestParseChatRefusesParts(t *testing.T) {

@@ -5,6 +5,7 @@ package openai
 import (
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -21,7 +22,7 @@ func AppendErrorFrame(dst []byte, err error) []byte {
 	return append(dst, "\n\n"+doneFrame...)
 }
 
-// ChunkWriter streams one answer: Start, any number of Text, then Finish or Fail. Each event is
+// ChunkWriter streams an answer: Start, any number of Text and End, then Finish or Fail. Each event is
 // flushed as it is written. An error means that the client is gone; later calls return it again.
 type ChunkWriter struct {
 	w       http.ResponseWriter
@@ -45,31 +46,47 @@ func NewChunkWriter(w http.ResponseWriter, head Head, includeUsage bool, timeout
 	return c
 }
 
-// Start sends the header and the first chunk, which names the role.
-func (c *ChunkWriter) Start() error {
+// Start sends the header and, for each of n choices, the chunk that names the role.
+func (c *ChunkWriter) Start(n int) error {
 	c.started = true
 	c.w.Header().Set("Content-Type", ContentTypeSSE)
 	c.w.WriteHeader(http.StatusOK)
-	return c.send(`{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],` +
-		`"prompt_token_ids":null,"prompt_text":null}`)
+	for i := range n {
+		c.buf = append(c.buf, c.prefix...)
+		c.buf = strconv.AppendInt(append(c.buf, `{"index":`...), int64(i), 10)
+		c.buf = append(c.buf, `,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],`+
+			`"prompt_token_ids":null,"prompt_text":null}`+"\n\n"...)
+	}
+	return c.flush()
 }
 
-// Text sends the text that one or more tokens added; it may be empty.
-func (c *ChunkWriter) Text(s string) error {
-	c.delta(s)
+// Text sends what one or more tokens add to a choice; s may be empty, and logprobs nil.
+func (c *ChunkWriter) Text(choice int, s string, logprobs []TokenLogprob) error {
+	c.delta(choice, s, logprobs)
 	return c.send(`,"finish_reason":null,"token_ids":null}]}`)
 }
 
-// Finish sends the last text, how the answer ended, the usage if asked for, and the end marker.
-func (c *ChunkWriter) Finish(s string, end End, u Usage) error {
-	c.delta(s)
+// End sends the last text of a choice, other than the last to end, and how it ended.
+func (c *ChunkWriter) End(choice int, s string, logprobs []TokenLogprob, end End) error {
+	c.delta(choice, s, logprobs)
+	c.buf = end.appendEnd(c.buf)
+	return c.send(`,"token_ids":null}]}`)
+}
+
+// Finish is End for the last choice that ends. The usage, if it was asked for, and the end marker follow.
+func (c *ChunkWriter) Finish(choice int, s string, logprobs []TokenLogprob, end End, u Usage) error {
+	c.delta(choice, s, logprobs)
 	c.buf = append(end.appendEnd(c.buf), `,"token_ids":null}]`...)
 	if c.usage {
 		if err := c.send("}"); err != nil {
 			return err
 		}
 		c.buf = append(append(c.buf, c.prefix...), `],"usage":{`...)
-		c.buf = append(u.append(c.buf), '}')
+		c.buf = u.append(c.buf)
+		if u.CachedTokens > 0 {
+			c.buf = u.appendDetails(append(c.buf, `,"prompt_tokens_details":`...))
+		}
+		c.buf = append(c.buf, '}')
 	}
 	c.buf = append(c.buf, `,"system_fingerprint":`...)
 	c.buf = appendStringOrNull(c.buf, c.head.Fingerprint)
@@ -90,16 +107,15 @@ func (c *ChunkWriter) Fail(err error) error {
 }
 
 // delta begins a chunk that carries text.
-func (c *ChunkWriter) delta(s string) {
-	c.buf = append(append(c.buf[:0], c.prefix...), `{"index":0,"delta":{"content":`...)
-	c.buf = append(AppendString(c.buf, s), `},"logprobs":null`...)
+func (c *ChunkWriter) delta(choice int, s string, logprobs []TokenLogprob) {
+	c.buf = append(c.buf[:0], c.prefix...)
+	c.buf = strconv.AppendInt(append(c.buf, `{"index":`...), int64(choice), 10)
+	c.buf = AppendString(append(c.buf, `,"delta":{"content":`...), s)
+	c.buf = appendLogprobs(append(c.buf, `},"logprobs":`...), logprobs)
 }
 
-// send ends the chunk in buf, or one of tail alone, and writes it.
+// send ends the chunk in buf and writes it.
 func (c *ChunkWriter) send(tail string) error {
-	if len(c.buf) == 0 {
-		c.buf = append(c.buf, c.prefix...)
-	}
 	c.buf = append(append(c.buf, tail...), "\n\n"...)
 	return c.flush()
 }

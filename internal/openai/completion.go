@@ -37,7 +37,8 @@ func CompletionID(requestID string) string {
 // Usage counts tokens. Positions that images take in the prompt count as prompt tokens.
 type Usage struct {
 	PromptTokens     int
-	CompletionTokens int
+	CompletionTokens int // of all choices
+	CachedTokens     int // of PromptTokens, those that did not have to be computed
 }
 
 // End says how an answer ended.
@@ -47,26 +48,48 @@ type End struct {
 	Stop string
 }
 
-// Completion is an answer that is sent in one piece.
+// Choice is one answer to a request.
+type Choice struct {
+	Content  string
+	Logprobs []TokenLogprob // nil is null
+	End
+}
+
+// Completion is what is sent in one piece.
 type Completion struct {
 	Head
-	Content string
-	End
-	Usage Usage
+	Choices []Choice
+	Usage   Usage
 }
 
 // AppendJSON appends the body.
 func (c *Completion) AppendJSON(dst []byte) []byte {
 	dst = c.appendHead(dst, "chat.completion")
-	dst = append(dst, `{"index":0,"message":{"role":"assistant","content":`...)
-	dst = AppendString(dst, c.Content)
-	dst = append(dst, `,"refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null},"logprobs":null`...)
-	dst = c.appendEnd(dst)
-	dst = append(dst, `,"token_ids":null,"routed_experts":null}],"service_tier":null,"system_fingerprint":`...)
+	for i := range c.Choices {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = c.Choices[i].append(dst, i)
+	}
+	dst = append(dst, `],"service_tier":null,"system_fingerprint":`...)
 	dst = appendStringOrNull(dst, c.Fingerprint)
 	dst = c.Usage.append(append(dst, `,"usage":{`...))
-	return append(dst, `,"prompt_tokens_details":null,"completion_tokens_details":null},"prompt_logprobs":null,"prompt_token_ids":null,`+
+	dst = append(dst, `,"prompt_tokens_details":`...)
+	if c.Usage.CachedTokens > 0 {
+		dst = c.Usage.appendDetails(dst)
+	} else {
+		dst = append(dst, "null"...)
+	}
+	return append(dst, `,"completion_tokens_details":null},"prompt_logprobs":null,"prompt_token_ids":null,`+
 		`"prompt_text":null,"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null}`...)
+}
+
+func (c *Choice) append(dst []byte, index int) []byte {
+	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(index), 10)
+	dst = AppendString(append(dst, `,"message":{"role":"assistant","content":`...), c.Content)
+	dst = append(dst, `,"refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null},"logprobs":`...)
+	dst = c.appendEnd(appendLogprobs(dst, c.Logprobs))
+	return append(dst, `,"token_ids":null,"routed_experts":null}`...)
 }
 
 // Write writes the whole response. Nothing may have been written to w.
@@ -92,4 +115,10 @@ func (u Usage) append(dst []byte) []byte {
 	dst = strconv.AppendInt(append(dst, `"prompt_tokens":`...), int64(u.PromptTokens), 10)
 	dst = strconv.AppendInt(append(dst, `,"total_tokens":`...), int64(u.PromptTokens+u.CompletionTokens), 10)
 	return strconv.AppendInt(append(dst, `,"completion_tokens":`...), int64(u.CompletionTokens), 10)
+}
+
+// appendDetails appends what is known of the prompt's tokens.
+func (u Usage) appendDetails(dst []byte) []byte {
+	dst = strconv.AppendInt(append(dst, `{"cached_tokens":`...), int64(u.CachedTokens), 10)
+	return append(dst, '}')
 }

@@ -4,6 +4,7 @@ package openai
 
 import (
 	"encoding/json"
+	"math"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -30,9 +31,8 @@ func TestGoldenCompletion(t *testing.T) {
 		}
 		c := Completion{
 			Head:    Head{ID: v.ID, Created: v.Created, Model: v.Model, Fingerprint: v.SystemFingerprint},
-			Content: v.Choices[0].Message.Content,
-			End:     End{Reason: FinishLength},
-			Usage:   Usage(v.Usage),
+			Choices: []Choice{{Content: v.Choices[0].Message.Content, End: End{Reason: FinishLength}}},
+			Usage:   Usage{PromptTokens: v.Usage.PromptTokens, CompletionTokens: v.Usage.CompletionTokens},
 		}
 		w := httptest.NewRecorder()
 		c.Write(w)
@@ -46,7 +46,7 @@ func TestGoldenCompletion(t *testing.T) {
 }
 
 func TestCompletionStop(t *testing.T) {
-	c := Completion{Content: "\x00\x1b\"\\\b\f\n\r\té\u2028\xff", End: End{Reason: FinishStop, Stop: "\n"}}
+	c := Completion{Choices: []Choice{{Content: "\x00\x1b\"\\\b\f\n\r\té\u2028\xff", End: End{Reason: FinishStop, Stop: "\n"}}}}
 	got := string(c.AppendJSON(nil))
 	if want := `"content":"\u0000\u001b\"\\\b\f\n\r\té` + "\u2028\uFFFD" + `"`; !strings.Contains(got, want) {
 		t.Errorf("got %s", got)
@@ -92,11 +92,11 @@ func TestGoldenStream(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		step(c.Start())
+		step(c.Start(1))
 		for _, s := range []string{"", "", "", "", "", "", "\uFFFD\uFFFDk"} {
-			step(c.Text(s))
+			step(c.Text(0, s, nil))
 		}
-		step(c.Finish("", End{Reason: FinishLength}, Usage{PromptTokens: 98, CompletionTokens: 8}))
+		step(c.Finish(0, "", nil, End{Reason: FinishLength}, Usage{PromptTokens: 98, CompletionTokens: 8}))
 		if got := w.Body.String(); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, want)
 		}
@@ -121,7 +121,7 @@ func (d *deadlines) FlushError() error                  { d.flushes++; return ni
 func TestChunkWriterDeadline(t *testing.T) {
 	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 	c := NewChunkWriter(w, Head{}, true, time.Hour)
-	for _, err := range []error{c.Start(), c.Text("a"), c.Finish("", End{Reason: FinishStop}, Usage{})} {
+	for _, err := range []error{c.Start(1), c.Text(0, "a", nil), c.Finish(0, "", nil, End{Reason: FinishStop}, Usage{})} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func TestChunkWriterDeadline(t *testing.T) {
 func TestStreamFailure(t *testing.T) {
 	w := httptest.NewRecorder()
 	c := NewChunkWriter(w, Head{ID: "x"}, false, 0)
-	if err := c.Start(); err != nil {
+	if err := c.Start(1); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Fail(Unavailable(0, "the worker went away")); err != nil {
@@ -170,5 +170,45 @@ func TestGoldenModels(t *testing.T) {
 	}
 	if got := string(AppendModels(nil, nil)); got != `{"object":"list","data":[]}` {
 		t.Errorf("got %s", got)
+	}
+}
+
+// TestSeveralChoices writes two answers with log probabilities, in one piece and streamed, as valid JSON.
+func TestSeveralChoices(t *testing.T) {
+	lp := []TokenLogprob{{Logprob: Logprob{Token: []byte("\xc3"), Logprob: -0.5}, Top: []Logprob{{[]byte("a"), -0.25}, {[]byte("\""), math.Inf(-1)}}}}
+	const wantLP = `{"content":[{"token":"\uFFFD","logprob":-0.5,"bytes":[195],"top_logprobs":[` +
+		`{"token":"a","logprob":-0.25,"bytes":[97]},{"token":"\"","logprob":-9999,"bytes":[34]}]}]}`
+	want := strings.ReplaceAll(wantLP, `\uFFFD`, "\uFFFD")
+	c := Completion{
+		Choices: []Choice{{Content: "a", Logprobs: lp, End: End{Reason: FinishStop}}, {Content: "b", End: End{Reason: FinishLength}}},
+		Usage:   Usage{PromptTokens: 9, CompletionTokens: 2, CachedTokens: 7},
+	}
+	got := string(c.AppendJSON(nil))
+	for _, part := range []string{`"logprobs":` + want, `{"index":1,"message":{"role":"assistant","content":"b"`, `"prompt_tokens_details":{"cached_tokens":7}`} {
+		if !json.Valid([]byte(got)) || !strings.Contains(got, part) {
+			t.Errorf("got %s\nwant %s", got, part)
+		}
+	}
+	w := httptest.NewRecorder()
+	s := NewChunkWriter(w, Head{ID: "x"}, true, 0)
+	for _, err := range []error{
+		s.Start(2), s.Text(1, "b", nil), s.Text(0, "a", lp), s.End(1, "", nil, End{Reason: FinishLength}),
+		s.Finish(0, "", lp, End{Reason: FinishStop}, c.Usage),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	events := strings.Split(strings.TrimSuffix(w.Body.String(), "\n\n"), "\n\n")
+	if len(events) != 8 {
+		t.Fatalf("%d events in %s", len(events), w.Body)
+	}
+	for i, part := range []string{
+		`"index":0,"delta":{"role"`, `"index":1,"delta":{"role"`, `"index":1,"delta":{"content":"b"}`, `"logprobs":` + want,
+		`"finish_reason":"length"`, `"finish_reason":"stop"`, `"cached_tokens":7`, `[DONE]`,
+	} {
+		if !strings.Contains(events[i], part) || i < 7 && !json.Valid([]byte(strings.TrimPrefix(events[i], "data: "))) {
+			t.Errorf("event %d is %s, want %s in it", i, events[i], part)
+		}
 	}
 }

@@ -42,7 +42,6 @@ var unsupported = map[string]neutral{
 	"tool_choice":         is(`"none"`, `"auto"`),
 	"functions":           empty,
 	"function_call":       is(`"none"`, `"auto"`),
-	"response_format":     plainText,
 	"structured_outputs":  never,
 	"guided_json":         never,
 	"guided_regex":        never,
@@ -69,25 +68,16 @@ var unsupported = map[string]neutral{
 	"include_stop_str_in_output": is("false"),
 
 	// Sampling.
-	"frequency_penalty":  is("0.0", "-0.0"),
-	"presence_penalty":   is("0.0", "-0.0"),
-	"repetition_penalty": is("1.0"),
-	"length_penalty":     is("1.0"),
-	"top_k":              is("0.0", "-1.0"),
-	"min_p":              is("0.0", "-0.0"),
-	"min_tokens":         is("0.0"),
-	"best_of":            is("1.0"),
-	"use_beam_search":    is("false"),
-	"ignore_eos":         is("false"),
-	"stop_token_ids":     empty,
-	"bad_words":          empty,
-	"allowed_token_ids":  never,
-	"logit_bias":         empty,
-	"logits_processors":  empty,
+	"length_penalty":    is("1.0"),
+	"min_tokens":        is("0.0"),
+	"best_of":           is("1.0"),
+	"use_beam_search":   is("false"),
+	"stop_token_ids":    empty,
+	"bad_words":         empty,
+	"allowed_token_ids": never,
+	"logits_processors": empty,
 
 	// The answer's form.
-	"logprobs":                   is("false"),
-	"top_logprobs":               is("0.0"),
 	"prompt_logprobs":            never,
 	"return_token_ids":           is("false"),
 	"return_tokens_as_token_ids": is("false"),
@@ -111,16 +101,6 @@ func onlyText(raw []byte) bool {
 
 // errNotText ends the walk through a list of modalities.
 var errNotText = errors.New("not text")
-
-// plainText accepts {"type":"text"}.
-func plainText(raw []byte) bool {
-	if raw[0] != '{' {
-		return false
-	}
-	format, err := members(raw)
-	kind, ok := decodeString(format["type"])
-	return err == nil && ok && kind == "text"
-}
 
 // refuseUnsupported names the first field, in alphabetical order, that asks for something not served.
 func (f fields) refuseUnsupported() error {

@@ -26,8 +26,12 @@ type answer struct {
 	stream  *openai.ChunkWriter // set once the first byte is about to go out
 	usage   openai.Usage
 	choices []*choice
-	out     outbox
-	let     bool // the embeddings were let go
+	limit   int            // tokens of each choice
+	out     outbox         // what the choices add
+	failed  chan error     // the first failure of a choice
+	reason  string         // how the last choice ended
+	let     bool           // the embeddings were let go
+	watch   sync.WaitGroup // one per choice that was submitted
 
 	mu      sync.Mutex // guards the fields below
 	held    []held     // embeddings that are here and may still be needed, by item
@@ -38,7 +42,7 @@ type answer struct {
 func newAnswer(p *Prefill, chat *openai.Chat, entry *prepared, start time.Time, id string) *answer {
 	return &answer{
 		p: p, chat: chat, entry: entry, start: start, id: id,
-		held: make([]held, len(entry.items)), out: outbox{ready: make(chan struct{}, 1)},
+		held: make([]held, len(entry.items)), out: newOutbox(), failed: make(chan error, 1),
 	}
 }
 
@@ -50,7 +54,8 @@ func (a *answer) run(ctx context.Context, w http.ResponseWriter) error {
 		return err
 	}
 	a.usage.PromptTokens = n
-	if err := a.newChoices(); err != nil {
+	defer a.closeChoices()
+	if err := a.newChoices(pr); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -100,6 +105,15 @@ func (a *answer) submit(r batch.Request, c *choice) error {
 		return openai.BadRequest("messages", "%v", err)
 	}
 	c.handle = h
+	a.watch.Go(func() {
+		<-h.Done()
+		if err := h.Err(); err != nil {
+			select {
+			case a.failed <- err:
+			default:
+			}
+		}
+	})
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.handles = append(a.handles, h)
@@ -131,8 +145,12 @@ func (a *answer) end(cause error) {
 	for _, h := range a.handles {
 		h.Cancel(cause)
 	}
-	for _, h := range a.handles {
-		<-h.Done()
+	a.watch.Wait()
+}
+
+func (a *answer) closeChoices() {
+	for _, c := range a.choices {
+		c.sampler.Close()
 	}
 }
 

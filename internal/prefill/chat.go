@@ -63,7 +63,7 @@ func (p *Prefill) finish(w http.ResponseWriter, a *answer, err error) {
 	var missing *missingError
 	switch {
 	case err == nil:
-		p.metrics.requests.WithLabelValues(a.choices[0].end.Reason).Inc()
+		p.metrics.requests.WithLabelValues(a.reason).Inc()
 		return
 	case errors.Is(err, context.Canceled):
 		p.metrics.requests.WithLabelValues("cancelled").Inc()

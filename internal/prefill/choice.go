@@ -3,50 +3,27 @@
 package prefill
 
 import (
-	"math/rand/v2"
-	"sync"
-
 	"afterimage/internal/batch"
 	"afterimage/internal/engine"
 	"afterimage/internal/openai"
 )
 
-// choice is one answer to a request. Its next runs on the scheduler's goroutine, the rest on that of the
-// answer once the choice has ended.
+// choice is one answer to a request. Its next runs on the scheduler's goroutine.
 type choice struct {
 	a       *answer
-	handle  *batch.Handle
+	index   int
+	handle  *batch.Handle // nil until it is submitted
 	sampler *engine.Sampler
 	text    *openai.TextAssembler
-	limit   int // tokens
 	tokens  int
-	end     openai.End
 }
 
-// newChoices makes what picks tokens.
-func (a *answer) newChoices() error {
-	c := a.chat
-	seed := rand.Uint64()
-	if c.Seed != nil {
-		seed = uint64(*c.Seed)
-	}
-	limit := a.p.spec.Context - a.usage.PromptTokens
-	if c.MaxTokens > 0 {
-		limit = min(limit, c.MaxTokens)
-	}
-	sampler, err := engine.NewSampler(engine.Sampling{Temperature: c.Temperature, TopP: c.TopP, Seed: seed})
-	if err != nil {
-		return openai.BadRequest("temperature", "%v", err)
-	}
-	a.choices = append(a.choices, &choice{a: a, sampler: sampler, text: openai.NewTextAssembler(c.Stop), limit: limit})
-	return nil
-}
-
-// event is what a token adds to an answer.
+// event is what a token adds to a choice.
 type event struct {
-	choice *choice
-	text   string
-	last   bool
+	choice   *choice
+	text     string
+	logprobs []openai.TokenLogprob
+	end      *openai.End // set with the last one
 }
 
 // next picks a token and hands on the text that it makes certain.
@@ -57,56 +34,41 @@ func (c *choice) next(logits []float32) (tok int32, more bool, err error) {
 	}
 	c.tokens++
 	e := event{choice: c}
-	e.text, e.last = c.add(tok)
+	if c.a.chat.Logprobs {
+		e.logprobs = c.logprobs(logits, tok)
+	}
+	e.text, e.end = c.add(tok)
 	c.a.out.put(e)
-	return tok, !e.last, nil
+	return tok, e.end == nil, nil
 }
 
-// add returns the text that a token makes certain, and whether the answer ends with it.
-func (c *choice) add(tok int32) (text string, last bool) {
-	if c.a.p.cfg.Engine.EndOfGeneration(tok) {
-		c.end.Reason = openai.FinishStop
-		return c.text.Flush(), true
+// add returns the text that a token makes certain, and how the answer ends if it ends with it.
+func (c *choice) add(tok int32) (string, *openai.End) {
+	e := c.a.p.cfg.Engine
+	// An answer in a form ends when the form is complete: there is nothing that could follow.
+	if e.EndOfGeneration(tok) && (!c.a.chat.IgnoreEOS || c.a.chat.Format.JSON) {
+		return c.text.Flush(), &openai.End{Reason: openai.FinishStop}
 	}
-	text, stopped := c.text.Add(c.a.p.cfg.Engine.Piece(tok))
-	switch {
-	case stopped:
-		c.end = openai.End{Reason: openai.FinishStop, Stop: c.text.Stop()}
-		return text, true
-	case c.tokens < c.limit:
-		return text, false
+	text, stopped := c.text.Add(e.Piece(tok))
+	if stopped {
+		return text, &openai.End{Reason: openai.FinishStop, Stop: c.text.Stop()}
+	}
+	if c.tokens < c.a.limit {
+		return text, nil
 	}
 	text += c.text.Flush()
-	c.end = openai.End{Reason: openai.FinishLength}
 	if s := c.text.Stop(); s != "" { // what was held back completed it
-		c.end = openai.End{Reason: openai.FinishStop, Stop: s}
+		return text, &openai.End{Reason: openai.FinishStop, Stop: s}
 	}
-	return text, true
+	return text, &openai.End{Reason: openai.FinishLength}
 }
 
-// outbox carries events from the scheduler, which never waits, to the client's writer. The length of the
-// context bounds it.
-type outbox struct {
-	ready chan struct{} // holds one when there are events
-
-	mu     sync.Mutex // guards events
-	events []event
-}
-
-func (o *outbox) put(e event) {
-	o.mu.Lock()
-	o.events = append(o.events, e)
-	o.mu.Unlock()
-	select {
-	case o.ready <- struct{}{}:
-	default:
+// logprobs describes a token for the client.
+func (c *choice) logprobs(logits []float32, tok int32) []openai.TokenLogprob {
+	own, top := engine.Logprobs(logits, tok, c.a.chat.TopLogprobs)
+	out := openai.TokenLogprob{Logprob: openai.Logprob{Token: c.a.p.cfg.Engine.Piece(tok), Logprob: own}}
+	for _, t := range top {
+		out.Top = append(out.Top, openai.Logprob{Token: c.a.p.cfg.Engine.Piece(t.Token), Logprob: t.Logprob})
 	}
-}
-
-func (o *outbox) take() []event {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	out := o.events
-	o.events = nil
-	return out
+	return []openai.TokenLogprob{out}
 }

@@ -183,6 +183,9 @@ func (p *Prefill) plan(chat *openai.Chat, items []control.PrepareItem, uses []in
 	if err := p.fitsAtAll(chat); err != nil {
 		return nil, 0, err
 	}
+	if err := p.checkSampling(chat); err != nil {
+		return nil, 0, err
+	}
 	pr, err := buildPrompt(p.cfg.Engine, chat)
 	if err != nil {
 		return nil, 0, openai.BadRequest("messages", "%v", err)

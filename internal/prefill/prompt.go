@@ -160,3 +160,12 @@ func (p *prompt) text(toks []int32) {
 	}
 	p.segments = append(p.segments, segment{tokens: slices.Clone(toks), item: -1})
 }
+
+// words returns the text tokens of the whole prompt.
+func (p *prompt) words() []int32 {
+	out := make([]int32, 0, p.tokens)
+	for _, s := range p.segments {
+		out = append(out, s.tokens...)
+	}
+	return out
+}

@@ -14,43 +14,60 @@ import (
 	"afterimage/internal/openai"
 )
 
-// write passes tokens to the client as they come, or keeps them for an answer in one piece.
+// write passes tokens to the client as they come, or keeps them for an answer in one piece, until all
+// choices have ended.
 func (a *answer) write(ctx context.Context, w http.ResponseWriter, r batch.Request) error {
 	head := openai.Head{ID: a.id, Created: time.Now().Unix(), Model: a.p.spec.Model, Fingerprint: "afterimage-" + a.p.cfg.Version}
-	var sink sink = &wholeAnswer{head: head}
+	n := a.chat.N
+	var out sink = &wholeAnswer{w: w, done: openai.Completion{Head: head, Choices: make([]openai.Choice, n)}, text: make([]strings.Builder, n)}
 	if a.chat.Stream {
-		sink = &streamAnswer{a: a, head: head}
+		out = &streamAnswer{a: a, w: w, head: head}
 	}
-	c := a.choices[0]
-	for {
+	for left := n; ; {
 		select {
 		case <-a.out.ready:
-		case <-c.handle.Done():
-			if err := c.handle.Err(); err != nil {
-				return a.fault(err)
-			}
+		case err := <-a.failed:
+			return a.fault(err)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 		for _, e := range a.out.take() {
-			a.count(w)
-			if err := sink.add(w, e, a.usage); err != nil || e.last {
+			if a.usage.CompletionTokens == 0 {
+				if err := a.first(w, r); err != nil {
+					return err
+				}
+			}
+			a.count()
+			if e.end != nil {
+				left--
+				a.reason = e.end.Reason
+			}
+			if err := out.add(e, left == 0, a.usage); err != nil || left == 0 {
 				return err
 			}
 		}
 	}
 }
 
-// count notes a token. With the first one the header says how embeddings came.
-func (a *answer) count(w http.ResponseWriter) {
-	if a.usage.CompletionTokens == 0 {
-		a.p.metrics.prompt.Add(float64(a.usage.PromptTokens))
-		a.p.metrics.firstToken.Observe(time.Since(a.start).Seconds())
-		if len(a.came) > 0 {
-			came, _ := json.Marshal(a.came) // of plain fields
-			w.Header().Set(control.HeaderItems, string(came))
+// first follows the first token: the prompt is computed, so that further choices can begin where it ends.
+func (a *answer) first(w http.ResponseWriter, r batch.Request) error {
+	a.usage.CachedTokens = a.choices[0].handle.Cached()
+	a.p.metrics.prompt.Add(float64(a.usage.PromptTokens))
+	a.p.metrics.firstToken.Observe(time.Since(a.start).Seconds())
+	if len(a.came) > 0 {
+		came, _ := json.Marshal(a.came) // of plain fields
+		w.Header().Set(control.HeaderItems, string(came))
+	}
+	for _, c := range a.choices[1:] {
+		if err := a.submit(r, c); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// count notes a token, and lets go of the embeddings once no choice needs them.
+func (a *answer) count() {
 	if !a.let && a.computed() {
 		a.let = true
 		a.release()
@@ -61,21 +78,27 @@ func (a *answer) count(w http.ResponseWriter) {
 
 // sink writes an answer.
 type sink interface {
-	// add takes one token's text; usage counts it.
-	add(w http.ResponseWriter, e event, usage openai.Usage) error
+	// add takes what a token adds; usage counts it. With last, all choices have ended.
+	add(e event, last bool, usage openai.Usage) error
 }
 
 // wholeAnswer is sent in one piece.
 type wholeAnswer struct {
-	head openai.Head
-	text strings.Builder
+	w    http.ResponseWriter
+	done openai.Completion
+	text []strings.Builder // by choice
 }
 
-func (s *wholeAnswer) add(w http.ResponseWriter, e event, usage openai.Usage) error {
-	s.text.WriteString(e.text)
-	if e.last {
-		done := openai.Completion{Head: s.head, Content: s.text.String(), End: e.choice.end, Usage: usage}
-		done.Write(w)
+func (s *wholeAnswer) add(e event, last bool, usage openai.Usage) error {
+	c := &s.done.Choices[e.choice.index]
+	s.text[e.choice.index].WriteString(e.text)
+	c.Logprobs = append(c.Logprobs, e.logprobs...)
+	if e.end != nil {
+		c.End, c.Content = *e.end, s.text[e.choice.index].String()
+	}
+	if last {
+		s.done.Usage = usage
+		s.done.Write(s.w)
 	}
 	return nil
 }
@@ -83,21 +106,26 @@ func (s *wholeAnswer) add(w http.ResponseWriter, e event, usage openai.Usage) er
 // streamAnswer is sent as it comes. Its header goes out with the first token.
 type streamAnswer struct {
 	a    *answer
+	w    http.ResponseWriter
 	head openai.Head
 }
 
-func (s *streamAnswer) add(w http.ResponseWriter, e event, usage openai.Usage) error {
+func (s *streamAnswer) add(e event, last bool, usage openai.Usage) error {
 	a := s.a
 	if a.stream == nil {
-		a.stream = openai.NewChunkWriter(w, s.head, a.chat.IncludeUsage, a.p.cfg.WriteTimeout)
-		if err := a.stream.Start(); err != nil {
+		a.stream = openai.NewChunkWriter(s.w, s.head, a.chat.IncludeUsage, a.p.cfg.WriteTimeout)
+		if err := a.stream.Start(a.chat.N); err != nil {
 			return gone(err)
 		}
 	}
-	if e.last {
-		return gone(a.stream.Finish(e.text, e.choice.end, usage))
+	switch i := e.choice.index; {
+	case last:
+		return gone(a.stream.Finish(i, e.text, e.logprobs, *e.end, usage))
+	case e.end != nil:
+		return gone(a.stream.End(i, e.text, e.logprobs, *e.end))
+	default:
+		return gone(a.stream.Text(i, e.text, e.logprobs))
 	}
-	return gone(a.stream.Text(e.text))
 }
 
 // gone says that a failed write is the client's leaving.

@@ -60,7 +60,7 @@ func TestBadBodies(t *testing.T) {
 	check("not JSON", `{"messages":`, 400, "body.12", "JSON decode error")
 	check("bad data URL", msg(`[{"type":"image_url","image_url":{"url":"data:image/png;base64,!!"}}]`), 400, "messages[0].content[0]", "messages[0].content[0]")
 	check("file URL", msg(`[{"type":"image_url","image_url":{"url":"file:///etc/passwd"}}]`), 400, "messages[0].content[0]", "URL")
-	check("n of 2", `{"n":2,"messages":[{"role":"user","content":[`+good+`]}]}`, 400, "n", "one choice")
+	check("n of 17", `{"n":17,"messages":[{"role":"user","content":[`+good+`]}]}`, 400, "n", "at most 16")
 	check("tools", `{"tools":[{}],"messages":[{"role":"user","content":[`+good+`]}]}`, 400, "tools", "not supported")
 	check("model", `{"model":"gpt-4","messages":[{"role":"user","content":[`+good+`]}]}`, 404, "model", "Valid aliases: modelled")
 	check("uuid alone", msg(`[{"type":"image_url","uuid":"x"}]`), 400, "", "Cache miss for image at index 0 but data is not provided.")

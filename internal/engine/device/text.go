@@ -113,6 +113,9 @@ func (t *Text) Prompt(msgs []engine.Message) (string, error) {
 	return b.String(), nil
 }
 
+// Constrain implements engine.Text.
+func (t *Text) Constrain(string) (engine.Constraint, error) { return nil, engine.ErrNoGrammar }
+
 // Runner implements engine.Text.
 func (t *Text) Runner() engine.Runner { return t.runner }
 

@@ -101,6 +101,20 @@ type cInputText struct {
 // cPos mirrors mtmd_decoder_pos, whose order of x and y is not that of the planes of a batch.
 type cPos struct{ t, x, y, z uint32 }
 
+// cTokenData mirrors llama_token_data.
+type cTokenData struct {
+	id       int32
+	logit, p float32
+}
+
+// cTokenArray mirrors llama_token_data_array.
+type cTokenArray struct {
+	data     *cTokenData
+	size     uint64
+	selected int64
+	sorted   bool
+}
+
 // cMessage mirrors llama_chat_message.
 type cMessage struct{ role, content *byte }
 

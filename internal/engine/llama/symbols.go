@@ -39,6 +39,10 @@ type llamaCalls struct {
 	memoryCopy     func(mem uintptr, src, dst, from, to int32)
 	decode         func(cContext, cBatch) int32
 	logits         func(c cContext, i int32) *float32
+	grammarNew     func(v cVocab, grammar, root string) uintptr
+	samplerApply   func(s uintptr, a *cTokenArray)
+	samplerAccept  func(s uintptr, tok int32)
+	samplerFree    func(s uintptr)
 }
 
 func (c *llamaCalls) table() []symbol {
@@ -71,6 +75,10 @@ func (c *llamaCalls) table() []symbol {
 		{"llama_memory_seq_cp", &c.memoryCopy},
 		{"llama_decode", &c.decode},
 		{"llama_get_logits_ith", &c.logits},
+		{"llama_sampler_init_grammar", &c.grammarNew},
+		{"llama_sampler_apply", &c.samplerApply},
+		{"llama_sampler_accept", &c.samplerAccept},
+		{"llama_sampler_free", &c.samplerFree},
 	}
 }
 

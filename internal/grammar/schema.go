@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package grammar writes JSON schemas as grammars in llama.cpp's notation (GBNF), which its sampler holds
+// an answer to. What a grammar cannot say, such as the range of a number, is refused by name: an answer
+// that merely looks right would be worse.
+//
+// Members of an object come in the order of its schema, with no others unless additionalProperties says
+// so. Annotations (title, description, default, examples) change nothing.
+package grammar
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Limits keep a schema from growing into a grammar that takes long to read.
+const (
+	maxRules  = 2000
+	maxDepth  = 32
+	maxRepeat = 1000
+)
+
+// AnyObject is the grammar of any JSON object.
+var AnyObject = mustWrite(`{"type":"object"}`)
+
+func mustWrite(schema string) string {
+	g, err := FromSchema([]byte(schema))
+	if err != nil {
+		panic(err) // a constant of this package
+	}
+	return g
+}
+
+// FromSchema returns the grammar of a JSON schema, whose first rule is root. Errors name the place in the
+// schema.
+func FromSchema(schema []byte) (string, error) {
+	v, err := parse(schema)
+	if err != nil {
+		return "", err
+	}
+	w := &writer{root: v, names: map[string]string{}}
+	w.rules = []rule{{name: "root"}}
+	body, err := w.value(v, "#", 0)
+	if err != nil {
+		return "", err
+	}
+	w.rules[0].body = body
+	var out strings.Builder
+	for _, r := range w.rules {
+		fmt.Fprintf(&out, "%s ::= %s\n", r.name, r.body)
+	}
+	out.WriteString(basics)
+	return out.String(), nil
+}
+
+// basics are the rules that all grammars share. White space is bounded: a model that has nothing to say
+// would write it for ever.
+const basics = `ws ::= | " " | "\n" [ \t]{0,20}
+value ::= object | array | string | number | boolean | null
+object ::= "{" ws ( string ":" ws value ( ws "," ws string ":" ws value )* ws )? "}"
+array ::= "[" ws ( value ( ws "," ws value )* ws )? "]"
+char ::= [^"\\\x7F\x00-\x1F] | "\\" ( ["\\bfnrt/] | "u" [0-9a-fA-F]{4} )
+string ::= "\"" char* "\""
+integer ::= "-"? ( "0" | [1-9] [0-9]{0,15} )
+number ::= integer ( "." [0-9]{1,16} )? ( [eE] [-+]? [0-9]{1,3} )?
+boolean ::= "true" | "false"
+null ::= "null"
+`
+
+// node is a schema as it was read: members in order.
+type node struct {
+	kind    byte // '{', '[', or 0 for a literal
+	names   []string
+	members []*node // of an object by names, or of an array
+	literal any     // string, json.Number, bool or nil
+	raw     []byte
+}
+
+func (n *node) get(name string) *node {
+	if n == nil || n.kind != '{' {
+		return nil
+	}
+	if i := slices.Index(n.names, name); i >= 0 {
+		return n.members[i]
+	}
+	return nil
+}
+
+// parse reads JSON and keeps the order of members.
+func parse(text []byte) (*node, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	return read(d, 0)
+}
+
+func read(d *json.Decoder, depth int) (*node, error) {
+	tok, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	delim, ok := tok.(json.Delim)
+	if !ok {
+		return &node{literal: tok, raw: marshal(tok)}, nil
+	}
+	if depth == maxDepth {
+		return nil, fmt.Errorf("more than %d levels", maxDepth)
+	}
+	n := &node{kind: byte(delim)}
+	for d.More() {
+		if delim == '{' {
+			name, err := d.Token()
+			if err != nil {
+				return nil, err
+			}
+			n.names = append(n.names, name.(string)) // the decoder has seen to it
+		}
+		m, err := read(d, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		n.members = append(n.members, m)
+	}
+	_, err = d.Token()
+	return n, err
+}
+
+// marshal writes a literal of JSON, letters as they are.
+func marshal(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // a literal never fails
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// rule is one line of a grammar.
+type rule struct{ name, body string }
+
+// writer turns nodes into rules.
+type writer struct {
+	root  *node
+	rules []rule
+	names map[string]string // rule of a $ref
+}
+
+var errTooLarge = errors.New("the schema is too large")
+
+// add makes a rule and returns its name.
+func (w *writer) add(body string) (string, error) {
+	if len(w.rules) == maxRules {
+		return "", errTooLarge
+	}
+	name := "r" + strconv.Itoa(len(w.rules))
+	w.rules = append(w.rules, rule{name, body})
+	return name, nil
+}
+
+func fault(at, format string, args ...any) error {
+	return fmt.Errorf("%s: %s", at, fmt.Sprintf(format, args...))
+}
+
+// quote writes text as a literal of a grammar.
+func quote(text string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range []byte(text) {
+		switch c {
+		case '"', '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case '\n':
+			b.WriteString(`\n`)
+		case '\r':
+			b.WriteString(`\r`)
+		case '\t':
+			b.WriteString(`\t`)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String() + `"`
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package grammar
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestFromSchema(t *testing.T) {
+	f := func(schema string, parts ...string) {
+		t.Helper()
+		g, err := FromSchema([]byte(schema))
+		if err != nil {
+			t.Errorf("%s: %v", schema, err)
+		}
+		for _, p := range parts {
+			if !strings.Contains(g, p+"\n") {
+				t.Errorf("%s: no line %s in\n%s", schema, p, strings.TrimSuffix(g, basics))
+			}
+		}
+	}
+	f(`true`, `root ::= value`)
+	f(`{}`, `root ::= value`)
+	f(`{"type":"object"}`, `root ::= "{" ws ( r2 ( ws "," ws r2 )* )? ws "}"`)
+	f(`{"type":"object","properties":{"b":{"type":"integer"},"a":{"type":"string"}},"required":["b"]}`,
+		`r1 ::= integer`, `r2 ::= "\"b\"" ":" ws r1`, `r4 ::= "\"a\"" ":" ws r3`, `root ::= "{" ws r7 ws "}"`, `r5 ::=  | r4 `, `r7 ::= r2 r6`, `r6 ::= ( ws "," ws r4 )? `)
+	f(`{"enum":["a<b",1.5,null,{"x":[true]}]}`, `root ::= "\"a<b\"" | "1.5" | "null" | "{" "\"x\"" ":" "[" "true" "]" "}"`)
+	f(`{"const":"\n\"ü"}`, `root ::= "\"\\n\\\"ü\""`)
+	f(`{"type":["string","null"],"maxLength":3}`, `root ::= "\"" char{0,3} "\"" | null`)
+	f(`{"type":"array","items":{"type":"number"},"minItems":2,"maxItems":4}`, `root ::= "[" ws r1 ( ws "," ws r1 ){1,3} ws "]"`)
+	f(`{"type":"array","maxItems":0}`, `root ::= "[" ws "]"`)
+	f(`{"type":"array","maxItems":1}`, `root ::= "[" ws ( value ( ws "," ws value ){0,0} ws )? "]"`)
+	f(`{"anyOf":[{"type":"null"},{"$ref":"#/$defs/a~1b"}],"$defs":{"a/b":{"type":"boolean"}}}`, `root ::= r1 | r3`, `r2 ::= boolean`, `r3 ::= r2`)
+	f(`{"properties":{"next":{"$ref":"#"}}}`, `root ::= "{" ws r8 ws "}"`, `r1 ::= "{" ws r4 ws "}"`, `r6 ::= r1`)
+}
+
+func TestFromSchemaRefuses(t *testing.T) {
+	f := func(schema string, words ...string) {
+		t.Helper()
+		_, err := FromSchema([]byte(schema))
+		for _, w := range words {
+			if err == nil || !strings.Contains(err.Error(), w) {
+				t.Errorf("%.100s: %v, want %q", schema, err, w)
+			}
+		}
+	}
+	f(``, "EOF")
+	f(`{"type":`, "EOF")
+	f(`7`, "#: must be an object")
+	f(`false`, "must be an object")
+	f(`{"type":"date"}`, `#/type: "date" is no type`)
+	f(`{"type":"integer","minimum":3}`, "#/minimum", "cannot be held")
+	f(`{"type":"string","pattern":"a+"}`, "#/pattern")
+	f(`{"type":"string","format":"date"}`, "#/format")
+	f(`{"properties":{"a":{"type":"array","items":{"multipleOf":2}}}}`, "#/properties/a/items/multipleOf")
+	f(`{"type":"object","required":["x"]}`, "#/required", `"x" is not among`)
+	f(`{"type":"object","properties":{},"required":[7]}`, "#/required")
+	f(`{"properties":[1]}`, "#/properties")
+	f(`{"type":"string","minLength":5,"maxLength":2}`, "less than minLength")
+	f(`{"type":"array","minItems":5,"maxItems":2}`, "less than minItems")
+	f(`{"type":"string","maxLength":1001}`, "0 to 1000")
+	f(`{"type":"string","maxLength":1.5}`, "0 to 1000")
+	f(`{"enum":[]}`, "#/enum")
+	f(`{"anyOf":{}}`, "#/anyOf")
+	f(`{"anyOf":[{"type":"null"}],"properties":{}}`, "#/properties")
+	f(`{"allOf":[{},{}]}`, "#/allOf")
+	f(`{"$ref":"other.json"}`, "#/$ref")
+	f(`{"$ref":"#/$defs/x"}`, "not in the schema")
+	f(`{"$ref":7}`, "#/$ref")
+	f(strings.Repeat(`{"items":`, 40)+`{}`+strings.Repeat(`}`, 40), "32 levels")
+	f(`{"enum":[`+strings.Repeat(`[`, 40)+strings.Repeat(`]`, 40)+`]}`, "32 levels")
+	f(`{"anyOf":[`+strings.Repeat(`{"type":"null"},`, 2500)+`{}]}`, "too large")
+}
+
+func FuzzFromSchema(f *testing.F) {
+	for _, s := range []string{`{"type":"object","properties":{"a":{"$ref":"#"}}}`, `{"enum":[1]}`, `{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/a"}}}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, schema []byte) {
+		if g, err := FromSchema(schema); err == nil && !strings.HasPrefix(g, "root ::= ") {
+			t.Errorf("%q: %q", schema, g)
+		}
+	})
+}

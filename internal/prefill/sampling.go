@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package prefill
+
+import (
+	"errors"
+	"math/rand/v2"
+
+	"afterimage/internal/engine"
+	"afterimage/internal/grammar"
+	"afterimage/internal/openai"
+)
+
+// checkSampling refuses, before any work, options that this model cannot serve.
+func (p *Prefill) checkSampling(chat *openai.Chat) error {
+	if err := chat.CheckVocab(p.spec.Vocab); err != nil {
+		return err
+	}
+	c, err := p.constrain(chat)
+	if c != nil {
+		c.Close()
+	}
+	return err
+}
+
+// constrain makes what holds an answer to its form; nil for none.
+func (p *Prefill) constrain(chat *openai.Chat) (engine.Constraint, error) {
+	if !chat.Format.JSON {
+		return nil, nil
+	}
+	g := grammar.AnyObject
+	if chat.Format.Schema != nil {
+		var err error
+		if g, err = grammar.FromSchema(chat.Format.Schema); err != nil {
+			return nil, openai.BadRequest("response_format", "response_format.json_schema.schema: %v", err)
+		}
+	}
+	c, err := p.cfg.Engine.Constrain(g)
+	switch {
+	case errors.Is(err, engine.ErrNoGrammar):
+		return nil, openai.BadRequest("response_format", "response_format is not supported by this engine")
+	case err != nil:
+		return nil, openai.BadRequest("response_format", "response_format: %v", err)
+	}
+	return c, nil
+}
+
+// newChoices makes what picks the tokens of each choice.
+func (a *answer) newChoices(pr *prompt) error {
+	c, seed := a.chat, rand.Uint64()
+	if c.Seed != nil {
+		seed = uint64(*c.Seed)
+	}
+	a.limit = a.p.spec.Context - a.usage.PromptTokens
+	if c.MaxTokens > 0 {
+		a.limit = min(a.limit, c.MaxTokens)
+	}
+	cfg := engine.Sampling{
+		Temperature: c.Temperature, TopP: c.TopP, TopK: c.TopK, MinP: c.MinP, Repetition: c.RepetitionPenalty,
+		Presence: c.PresencePenalty, Frequency: c.FrequencyPenalty, Bias: c.LogitBias, Prompt: pr.words(),
+	}
+	for i := range c.N {
+		var err error
+		if cfg.Constraint, err = a.p.constrain(c); err != nil {
+			return err
+		}
+		cfg.Seed = seed + uint64(i)
+		sampler, err := engine.NewSampler(cfg)
+		if err != nil {
+			return openai.BadRequest("temperature", "%v", err)
+		}
+		a.choices = append(a.choices, &choice{a: a, index: i, sampler: sampler, text: openai.NewTextAssembler(c.Stop)})
+	}
+	return nil
+}
