@@ -27,6 +27,7 @@ const doctorTimeout = time.Minute
 type doctorCmd struct {
 	Store  string        `placeholder:"KIND" enum:",mooncake" default:"" help:"Look at this Store and the cluster behind it, instead of at this host: mooncake."`
 	Client string        `name:"mooncake-client" key:"mooncake.client" placeholder:"HOST:PORT" help:"Where this host's mooncake_client takes calls."`
+	Admin  string        `name:"mooncake-admin" key:"mooncake.admin" placeholder:"HOST:PORT" help:"The HTTP port of its master, to be looked at, too."`
 	JSON   bool          `help:"Print one JSON document instead of lines."`
 	Model  config.Model  `embed:"" group:"model"`
 	Engine config.Engine `embed:"" group:"engine"`
@@ -78,6 +79,11 @@ func (c *doctorCmd) look(ctx context.Context, a *app) []finding {
 	address, server := mooncakeServer(l.Mooncake.Client, file)
 	if !takesCalls(address) {
 		address = l.Mooncake.Client
+	}
+	if l.Mooncake.Admin != "" {
+		n, err := mooncake.CheckAdmin(ctx, l.Mooncake.Admin)
+		found = append(found, verdict("mooncake.admin", fmt.Sprintf("the master at %s lists %d objects", l.Mooncake.Admin, n), err, mooncake.Warn,
+			"name the HTTP port of the master (--metrics_port) in mooncake.admin"))
 	}
 	return append(found, mooncake.Probe(ctx, mooncake.Config{Addr: address, Logger: newLogger(io.Discard, l.Log)}, server)...)
 }

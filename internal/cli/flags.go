@@ -27,8 +27,8 @@ var upOwns = []string{
 
 // unused are the keys that come with a table and that the command does not read.
 var unused = map[string][]string{
-	"encoder": {"store.listen", "store.path", "store.bytes", "mooncake.admin"},
-	"prefill": {"store.listen", "store.path", "store.bytes", "store.ttl", "store.tenant_quota_bytes", "delivery.overlap", "mooncake.admin"},
+	"encoder": {"store.listen", "store.path", "store.bytes", "mooncake.admin", "mooncake.list_every"},
+	"prefill": {"store.listen", "store.path", "store.bytes", "store.ttl", "store.tenant_quota_bytes", "delivery.overlap", "mooncake.admin", "mooncake.list_every"},
 	"gateway": {"delivery.mode"},
 }
 

@@ -10,6 +10,8 @@ import (
 	"afterimage/internal/embedding"
 	"afterimage/internal/gateway"
 	"afterimage/internal/media"
+	"afterimage/internal/store"
+	"afterimage/internal/store/mooncake"
 )
 
 // gatewayCmd runs a gateway.
@@ -18,6 +20,7 @@ type gatewayCmd struct {
 	Delivery config.Delivery `embed:"" group:"delivery"`
 	Media    config.Media    `embed:"" group:"media"`
 	VLLM     config.VLLM     `embed:"" group:"vllm"`
+	Admin    string          `name:"mooncake-admin" key:"mooncake.admin" placeholder:"HOST:PORT" group:"store" help:"The HTTP port of a Mooncake master. The gateway asks it what the cluster stores, and shares images that it has among Encoders by load."`
 	common   `embed:""`
 }
 
@@ -52,7 +55,7 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 		MaxBodyBytes: int64(own.MaxBodyBytes), MaxImages: own.MaxImages, Limits: limits, Fetcher: fetcher,
 		NoOverlap: !cfg.Delivery.Overlap, Repairs: own.Repairs, ProbeEvery: probeEvery, ProbeTimeout: probeTimeout, SilenceLimit: time.Duration(own.SilenceLimit),
 		PrepareTimeout: prepareTimeout, EncodeTimeout: encodeTimeout, WriteTimeout: writeTimeout,
-		Registry: p.registry, Logger: p.log,
+		Events: storeEvents(cfg.Mooncake, p), Registry: p.registry, Logger: p.log,
 	})
 	probes, stop := context.WithCancel(context.Background())
 	g.Start(probes)
@@ -66,6 +69,16 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 	g.Close()
 	fetcher.Close()
 	return err
+}
+
+// storeEvents returns the events of the cluster, where its master is named; else nil.
+func storeEvents(m config.Mooncake, p *process) func(context.Context) <-chan store.Event {
+	if m.Admin == "" {
+		return nil
+	}
+	return func(ctx context.Context) <-chan store.Event {
+		return mooncake.Watch(ctx, mooncake.WatchConfig{Admin: m.Admin, Every: time.Duration(m.ListEvery), Logger: p.log})
+	}
 }
 
 // newFetcher returns what gets media behind URLs, of at most maxBytes each.

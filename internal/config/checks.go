@@ -110,14 +110,15 @@ const maxConnections = 64
 
 // mooncake checks the way to a cluster where one is used.
 func (c *checker) mooncake() {
+	if m := &c.l.Config.Mooncake; c.is(RoleUp, RoleGateway) && m.Admin != "" {
+		c.called("mooncake.admin", m.Admin, "of the master's HTTP server, e.g. 10.0.0.5:9003")
+		c.duration("mooncake.list_every", m.ListEvery, 100*time.Millisecond)
+	}
 	if !c.is(RoleUp, RoleEncoder, RolePrefill) || c.l.Config.Store.Kind != StoreMooncake {
 		return
 	}
 	m := &c.l.Config.Mooncake
-	host, port, err := net.SplitHostPort(m.Client)
-	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || host == "" || bad != nil || n == 0 {
-		c.fault("mooncake.client", "no address to call; write HOST:PORT of this host's mooncake_client, e.g. 127.0.0.1:50052")
-	}
+	c.called("mooncake.client", m.Client, "of this host's mooncake_client, e.g. 127.0.0.1:50052")
 	c.atLeast("mooncake.read_connections", int64(m.ReadConnections), 1, "")
 	c.atMost("mooncake.read_connections", int64(m.ReadConnections), maxConnections, "each takes a thread of mooncake_client")
 	c.atLeast("mooncake.write_connections", int64(m.WriteConnections), 1, "")
@@ -126,6 +127,14 @@ func (c *checker) mooncake() {
 	c.duration("mooncake.register_timeout", m.RegisterTimeout, time.Second)
 	c.duration("mooncake.client_ttl", m.ClientTTL, time.Second)
 	c.duration("mooncake.give_up_timeout", m.GiveUpTimeout, time.Second)
+}
+
+// called checks host:port of another process, whose says which.
+func (c *checker) called(key, value, whose string) {
+	host, port, err := net.SplitHostPort(value)
+	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || host == "" || bad != nil || n == 0 {
+		c.fault(key, "no address to call; write HOST:PORT %s", whose)
+	}
 }
 
 // retention checks how long and for whom the Store keeps objects. Limits that nobody would keep are refused.

@@ -57,9 +57,11 @@ type Store struct {
 // Mooncake configures how workers of this host reach a Mooncake cluster, with store.kind = mooncake.
 type Mooncake struct {
 	Client      string `toml:"client" key:"mooncake.client" placeholder:"HOST:PORT" help:"Where this host's mooncake_client takes calls. Memory is handed to it through a unix socket, so it must be on the host and in the network namespace of the worker."`
-	Admin       string `toml:"admin" key:"mooncake.admin" placeholder:"HOST:PORT" help:"Where mooncake_master answers HTTP (its --metrics_host and --metrics_port). The commands of 'afterimage store' list objects and sum up there. Empty: port 9003 of the master that MOONCAKE_CONFIG_PATH names."`
+	Admin       string `toml:"admin" key:"mooncake.admin" placeholder:"HOST:PORT" help:"Where mooncake_master answers HTTP (its --metrics_host and --metrics_port). The commands of 'afterimage store' list objects and sum up there. Empty: port 9003 of the master that MOONCAKE_CONFIG_PATH names. Gateways for which it is set learn there what the cluster stores, and share images that it has among Encoders by load."`
 	StartClient bool   `toml:"start_client" key:"mooncake.start_client" negatable:"" help:"Where nothing answers there, run a mooncake_client with the settings of the file that MOONCAKE_CONFIG_PATH names, and stop it with this worker. Without, a worker that finds none at its start refuses and prints the command."`
 	Dir         string `toml:"dir" key:"mooncake.dir" placeholder:"DIR" help:"Folder of the programs mooncake_client and mooncake_master. Empty looks where 'make deps-mooncake' puts them."`
+
+	ListEvery Duration `toml:"list_every" key:"mooncake.list_every" placeholder:"TIME" help:"How often gateways ask the master what the cluster stores. The answer is a list of all names, some 160 bytes each; the master took 80ms for 20,000."`
 
 	ReadConnections  int `toml:"read_connections" key:"mooncake.read_connections" placeholder:"N" help:"Connections for questions and reads. mooncake_client serves each with one thread, so that those of all kinds and one for heartbeats should be no more than its --threads."`
 	WriteConnections int `toml:"write_connections" key:"mooncake.write_connections" placeholder:"N" help:"Connections for publications and removals, which hold up whatever shares their connection."`
@@ -191,7 +193,7 @@ func DefaultConfig() Config {
 		Engine: Engine{Kind: EngineLlama, Threads: 1, Slots: 2},
 		Store:  Store{Kind: StoreRAM, Listen: "127.0.0.1:8300", Path: "/tmp/afterimage-store.sock", Bytes: GiB},
 		Mooncake: Mooncake{
-			Client: "127.0.0.1:50052", StartClient: true, ReadConnections: 2, WriteConnections: 1,
+			Client: "127.0.0.1:50052", StartClient: true, ListEvery: Duration(5 * time.Second), ReadConnections: 2, WriteConnections: 1,
 			CallTimeout: Duration(15 * time.Second), RegisterTimeout: Duration(45 * time.Second),
 			ClientTTL: Duration(30 * time.Second), GiveUpTimeout: Duration(2 * time.Minute),
 		},

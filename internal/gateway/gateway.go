@@ -15,6 +15,7 @@ import (
 	"afterimage/internal/control"
 	"afterimage/internal/media"
 	"afterimage/internal/proxy"
+	"afterimage/internal/store"
 )
 
 // Config wires a gateway.
@@ -49,6 +50,9 @@ type Config struct {
 	// WriteTimeout bounds each write to the client, never a whole answer.
 	WriteTimeout time.Duration
 
+	// Events streams what the shared Store stores and loses; nil is unknown.
+	Events func(context.Context) <-chan store.Event
+
 	Registry prometheus.Registerer
 	Logger   *slog.Logger
 }
@@ -62,6 +66,7 @@ type Gateway struct {
 	traces  *traces
 	flights *flights
 	metrics *metrics
+	stored  *stored
 	// background holds calls that nobody waits for but Close.
 	background sync.WaitGroup
 }
@@ -75,12 +80,15 @@ func New(cfg Config) *Gateway {
 	client := proxy.NewClient(workerIdle)
 	return &Gateway{
 		cfg: cfg, client: client, fleet: newFleet(cfg, client), geo: newGeometry(),
-		traces: newTraces(1024), flights: newFlights(), metrics: newMetrics(cfg.Registry),
+		traces: newTraces(1024), flights: newFlights(), metrics: newMetrics(cfg.Registry), stored: newStored(cfg.Registry),
 	}
 }
 
-// Start probes the workers until ctx ends.
-func (g *Gateway) Start(ctx context.Context) { g.fleet.start(ctx) }
+// Start probes the workers, and follows the Store, until ctx ends.
+func (g *Gateway) Start(ctx context.Context) {
+	g.fleet.start(ctx)
+	g.watchStore(ctx)
+}
 
 // Close waits for the probes, whose context must have ended, and for what requests left to do in the
 // background, then drops idle connections. No request may be in work.

@@ -30,6 +30,7 @@ type image struct {
 	key  embedding.Key
 	geo  control.Geometry
 	want embedding.Contract
+	held bool // the Store is thought to have it
 }
 
 // fetchAtOnce bounds the media of one request that are fetched or decoded side by side.
@@ -169,6 +170,7 @@ func (g *Gateway) name(ctx context.Context, e worker, images []*image) error {
 			m.id = embedding.NewIdentifier(m.digest, *e.Seen.Processing, m.info.Alpha, g.cfg.Salt)
 		}
 		m.key = e.Seen.Namespace.Key(m.id)
+		m.held = g.stored.has(m.key)
 		m.want = embedding.Contract{Rows: geo[i].Rows, Cols: e.Seen.Cols, DType: e.Seen.DType}
 	}
 	return nil

@@ -48,6 +48,10 @@ func (s *snapshot) remembered() (worker, bool) {
 	return s.Encoders[i], true
 }
 
+// heldLoad is how much more than its share an Encoder may have to do and still be the one that is asked for an
+// image that the Store has.
+const heldLoad = 1.25
+
 // pickEncoder chooses the Encoder of one image.
 func pickEncoder(snap *snapshot, req *request, m *image, past *history) (int, error) {
 	if len(req.forced) > 0 {
@@ -58,6 +62,9 @@ func pickEncoder(snap *snapshot, req *request, m *image, past *history) (int, er
 		return i, nil
 	}
 	i := past.pick(snap.Encoders, func(ps []route.Peer) int {
+		if m.held { // whoever is asked reads it: the load may decide
+			return route.Bounded(string(m.id), ps, heldLoad)
+		}
 		if rank := route.Rank(string(m.id), ps); len(rank) > 0 {
 			return rank[0]
 		}

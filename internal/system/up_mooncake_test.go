@@ -27,6 +27,10 @@ func TestUpWithMooncake(t *testing.T) {
 			sources(first), sources(second), first.Text, second.Text)
 	}
 
+	eventually(t, "the gateway knows of what is stored", func() bool {
+		return u.count(t, "gateway", "afterimage_gateway_stored_keys", "") == 1
+	})
+
 	const client = "mooncake-client"
 	stdout, _, status := run(t, "doctor", "--store", "mooncake", "--mooncake-client", u.address[client])
 	if status != 0 || !strings.Contains(stdout, "ok    object") || !strings.Contains(stdout, "ok    limits") {

@@ -3,6 +3,7 @@
 package testkit
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -74,6 +76,27 @@ func (m *Mooncake) MasterAddr() string { return "127.0.0.1:" + strconv.Itoa(m.rp
 
 // AdminAddr is where the master answers HTTP.
 func (m *Mooncake) AdminAddr() string { return "127.0.0.1:" + strconv.Itoa(m.metrics) }
+
+// Metric returns a metric of the master.
+func (m *Mooncake) Metric(name string) float64 {
+	m.t.Helper()
+	resp, err := http.Get("http://" + m.AdminAddr() + "/metrics")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if text, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			v, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			return v
+		}
+	}
+	m.t.Fatalf("the master shows no %s", name)
+	return 0
+}
 
 // Dir is the folder of the programs.
 func (m *Mooncake) Dir() string { return m.dir }

@@ -108,7 +108,7 @@ func (c *Client) Err() error { return context.Cause(c.ctx) }
 
 // Capabilities implements store.Store.
 func (c *Client) Capabilities() store.Capabilities {
-	return store.Capabilities{Name: "mooncake", Remote: true}
+	return store.Capabilities{Name: "mooncake", Remote: true, SoftPin: true}
 }
 
 // Events implements store.Store. Mooncake tells nobody of changes.

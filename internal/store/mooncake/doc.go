@@ -45,6 +45,7 @@
 // # Limits
 //
 // Leases protect what is being read, so Remove never forces: see Remove. Sizes are not known to
-// Exists, Mooncake tells nobody of changes, and PutOptions are not honoured. Objects carry no
+// Exists, Mooncake tells nobody of changes, and of PutOptions SoftPin alone is
+// honoured. Objects carry no
 // checksum of Mooncake's; whoever reads one checks it against its key and contract.
 package mooncake

@@ -220,7 +220,7 @@ func (f *fake) transfer(fn uint32, d *decoder, l *putLayout) []int64 {
 	if l != nil {
 		var config encoder
 		config.width = d.width
-		l.write(&config)
+		l.write(&config, false)
 		d.take(len(config.b))
 	}
 	d.u32() // device

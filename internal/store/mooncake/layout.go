@@ -3,11 +3,12 @@
 package mooncake
 
 // putLayout is the form that one release of Mooncake gives its ReplicateConfig, the only argument
-// that differs between releases. All of them are written with their default: one replica.
+// that differs between releases. All of them are written with their default: one replica, and pinned softly
+// or not.
 type putLayout struct {
 	release string // as findings and errors name it
 	config  typ
-	write   func(*encoder)
+	write   func(e *encoder, pin bool)
 }
 
 // putLayouts lists what is known, newest first. A server that was built with another one refuses the
@@ -15,11 +16,11 @@ type putLayout struct {
 // to be refused by name: its TCP reads block the pings of everybody.
 var putLayouts = []putLayout{
 	{"0.3.13", tuple(tU64, tU64, tU64, tU8, opt(tU64), tBool, vec(tStr), tStr, vec(tStr), tBool, tU8, tStr, opt(vec(tStr))),
-		func(e *encoder) {
-			e.u64(1)      // replica_num
-			e.u64(0)      // nof_replica_num
-			e.u64(0)      // dfs_replica_num
-			e.u8(0)       // soft_pin_action: preserve
+		func(e *encoder, pin bool) {
+			e.u64(1) // replica_num
+			e.u64(0) // nof_replica_num
+			e.u64(0) // dfs_replica_num
+			e.u8(softPinAction(pin))
 			e.u8(0)       // soft_pin_ttl_ms: none
 			e.bool(false) // with_hard_pin
 			e.length(0)   // preferred_segments
@@ -31,16 +32,16 @@ var putLayouts = []putLayout{
 			e.u8(0)       // group_ids: none
 		}},
 	{"0.3.12", tuple(tU64, tU64, tBool, tBool, vec(tStr), tStr, vec(tStr), tBool, tU8, tStr, opt(vec(tStr))),
-		func(e *encoder) {
-			writeLayout311(e)
+		func(e *encoder, pin bool) {
+			writeLayout311(e, pin)
 			e.str("") // host_id
 			e.u8(0)   // group_ids: none
 		}},
 	{"0.3.11", tuple(tU64, tU64, tBool, tBool, vec(tStr), tStr, vec(tStr), tBool, tU8), writeLayout311},
 	{oldRelease, tuple(tU64, tBool, tBool, vec(tStr), tStr, tBool),
-		func(e *encoder) {
+		func(e *encoder, pin bool) {
 			e.u64(1)      // replica_num
-			e.bool(false) // with_soft_pin
+			e.bool(pin)   // with_soft_pin
 			e.bool(false) // with_hard_pin
 			e.length(0)   // preferred_segments
 			e.str("")     // preferred_segment
@@ -50,10 +51,18 @@ var putLayouts = []putLayout{
 
 const oldRelease = "0.3.10"
 
-func writeLayout311(e *encoder) {
+// softPinAction enables the pin, or leaves it as it is; the time that it holds is the master's.
+func softPinAction(pin bool) uint8 {
+	if pin {
+		return 1
+	}
+	return 0
+}
+
+func writeLayout311(e *encoder, pin bool) {
 	e.u64(1)      // replica_num
 	e.u64(0)      // nof_replica_num
-	e.bool(false) // with_soft_pin
+	e.bool(pin)   // with_soft_pin
 	e.bool(false) // with_hard_pin
 	e.length(0)   // preferred_segments
 	e.str("")     // preferred_segment

@@ -75,13 +75,13 @@ func encodeGet(keys []string, at []place, id uuid) []byte {
 	return e.b
 }
 
-// encodePut asks for places to be stored. Keys are distinct.
-func encodePut(l *putLayout, keys []string, at []place, id uuid) []byte {
+// encodePut asks for places to be stored, and evicted last where pin is set. Keys are distinct.
+func encodePut(l *putLayout, keys []string, at []place, id uuid, pin bool) []byte {
 	longest, bytes := maxLen(keys)
 	e := newEncoder(l.putType(), longest, bytes+24*len(keys)+128)
 	e.strs(keys)
 	e.places(at)
-	l.write(e)
+	l.write(e, pin)
 	e.i32(anyDevice)
 	e.uuid(id)
 	return e.b
@@ -181,7 +181,7 @@ func (e *errRelease) Error() string { return e.text }
 func (c *conn) findLayout(ctx context.Context) (*putLayout, error) {
 	for i := range putLayouts {
 		l := &putLayouts[i]
-		_, err := c.call(ctx, fnPut, encodePut(l, nil, nil, uuid{}))
+		_, err := c.call(ctx, fnPut, encodePut(l, nil, nil, uuid{}, false))
 		var re *rpcError
 		switch {
 		case errors.As(err, &re) && re.code == rpcBadArguments:

@@ -27,12 +27,14 @@ type write struct {
 	key  string
 	buf  *arena.Buf
 	at   place
+	pin  bool
 	puts []int // indexes of the Puttings
 	err  error
 }
 
 // Put implements store.Store. Success means that the object is there, or is being written by somebody
-// else. Options are not honoured.
+// else. Of the options SoftPin is honoured: Mooncake has no time to live for an object, and a
+// mooncake_client has one tenant for all of its workers.
 func (c *Client) Put(ctx context.Context, key embedding.Key, buf *arena.Buf, opts store.PutOptions) error {
 	return c.PutAll(ctx, []store.Putting{{Key: key, Buf: buf, Opts: opts}})[0]
 }
@@ -84,7 +86,7 @@ func (c *Client) planPut(p store.Putting) (*write, error) {
 	if err := checkKey(p.Key); err != nil {
 		return nil, err
 	}
-	w := &write{key: string(p.Key), buf: p.Buf}
+	w := &write{key: string(p.Key), buf: p.Buf, pin: p.Opts.SoftPin}
 	var err error
 	switch w.at, err = c.win.at(p.Buf); {
 	case err != nil:
@@ -97,11 +99,11 @@ func (c *Client) planPut(p store.Putting) (*write, error) {
 	return w, nil
 }
 
-// writesPerCall returns how many of ws make one call, at least one.
+// writesPerCall returns how many of ws make one call, at least one. A call pins all of its objects or none.
 func writesPerCall(ws []*write) int {
 	bytes := 0
 	for i, w := range ws {
-		if bytes += w.at.bytes; i > 0 && (i == maxBatchKeys || bytes > maxBatchBytes) {
+		if bytes += w.at.bytes; i > 0 && (i == maxBatchKeys || bytes > maxBatchBytes || w.pin != ws[0].pin) {
 			return i
 		}
 	}
@@ -171,7 +173,7 @@ func (c *Client) writeOnce(ctx context.Context, l *link, s *session, ws []*write
 	for i, w := range ws {
 		t.keys, t.bufs, places[i] = append(t.keys, w.key), append(t.bufs, w.buf), w.at
 	}
-	return c.move(ctx, t, l.write(), encodePut(l.layout, t.keys, places, s.id))
+	return c.move(ctx, t, l.write(), encodePut(l.layout, t.keys, places, s.id, ws[0].pin))
 }
 
 // pause waits for d or the end of ctx.

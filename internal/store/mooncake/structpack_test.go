@@ -74,11 +74,18 @@ func TestEncode(t *testing.T) {
 // Every layout ends with the same device and id, and differs from all others.
 func TestEncodePut(t *testing.T) {
 	tail := "ffffffff" + "0500000000000000" + "0600000000000000"
-	for _, tc := range []struct{ release, config string }{
-		{"0.3.13", "0100000000000000 0000000000000000 0000000000000000 00 00 00 00 00 00 00 00 00 00"},
-		{"0.3.12", "0100000000000000 0000000000000000 00 00 00 00 00 00 00 00 00"},
-		{"0.3.11", "0100000000000000 0000000000000000 00 00 00 00 00 00 00"},
-		{"0.3.10", "0100000000000000 00 00 00 00 00"},
+	for _, tc := range []struct {
+		release, config string
+		pin             bool
+	}{
+		{"0.3.13", "0100000000000000 0000000000000000 0000000000000000 00 00 00 00 00 00 00 00 00 00", false},
+		{"0.3.12", "0100000000000000 0000000000000000 00 00 00 00 00 00 00 00 00", false},
+		{"0.3.11", "0100000000000000 0000000000000000 00 00 00 00 00 00 00", false},
+		{"0.3.10", "0100000000000000 00 00 00 00 00", false},
+		{"0.3.13", "0100000000000000 0000000000000000 0000000000000000 01 00 00 00 00 00 00 00 00 00", true},
+		{"0.3.12", "0100000000000000 0000000000000000 01 00 00 00 00 00 00 00 00", true},
+		{"0.3.11", "0100000000000000 0000000000000000 01 00 00 00 00 00 00", true},
+		{"0.3.10", "0100000000000000 01 00 00 00 00", true},
 	} {
 		var l *putLayout
 		for i := range putLayouts {
@@ -86,7 +93,7 @@ func TestEncodePut(t *testing.T) {
 				l = &putLayouts[i]
 			}
 		}
-		got := hex.EncodeToString(encodePut(l, []string{"a"}, []place{{1, 3}}, uuid{5, 6}))
+		got := hex.EncodeToString(encodePut(l, []string{"a"}, []place{{1, 3}}, uuid{5, 6}, tc.pin))
 		want := "01" + "0161" + "01" + "0100000000000000" + "01" + "0300000000000000" + strings.ReplaceAll(tc.config, " ", "") + tail
 		if got[8:] != want {
 			t.Errorf("put of %s:\n got %s\nwant %s", tc.release, got[8:], want)
