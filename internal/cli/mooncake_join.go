@@ -29,16 +29,18 @@ const answerTimeout = time.Second
 // openMooncake returns a client of the mooncake_client of this host, which transfers from and to memory.
 // It has one started where that is asked for and none is there.
 func openMooncake(ctx context.Context, cfg config.Config, p *process, memory *arena.Arena, parts *closers) (*mooncake.Client, error) {
-	address := cfg.Mooncake.Client
+	address, command := cfg.Mooncake.Client, ""
 	if !supervise.Supervised() { // else up runs one
 		var err error
-		if address, err = attachMooncake(ctx, cfg.Mooncake, p, parts); err != nil {
+		if address, command, err = attachMooncake(ctx, cfg.Mooncake, p, parts); err != nil {
 			return nil, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, mooncakeOpenTimeout)
 	defer cancel()
-	c, err := mooncake.Open(ctx, clientConfig(cfg.Mooncake, address, p), memory)
+	settings := clientConfig(cfg.Mooncake, address, p)
+	settings.StartCommand = command
+	c, err := mooncake.Open(ctx, settings, memory)
 	if err != nil {
 		return nil, fmt.Errorf("mooncake.client = %q: %w; 'afterimage doctor --store mooncake' looks closer", address, err)
 	}
@@ -55,40 +57,35 @@ func clientConfig(m config.Mooncake, address string, p *process) mooncake.Config
 	}
 }
 
-// attachMooncake returns the address of this host's mooncake_client. Where none answers it has one kept
-// running until parts close, if the configuration says so and the cluster is known.
-func attachMooncake(ctx context.Context, m config.Mooncake, p *process, parts *closers) (string, error) {
+// attachMooncake returns the address of this host's mooncake_client, and the command that starts one there.
+// Where none answers it has one kept running until parts close, if the configuration says so and the cluster
+// is known.
+func attachMooncake(ctx context.Context, m config.Mooncake, p *process, parts *closers) (address, command string, err error) {
 	file, err := config.LoadMooncakeFile(p.env, func(line string) { p.log.Warn(line) })
 	if err != nil && !errors.Is(err, config.ErrNoMooncakeFile) {
-		return "", err
+		return "", "", err
 	}
-	unknown := file.MasterServerAddress == ""
 	address, server := mooncakeServer(m.Client, file)
+	command = server.Command()
 	answered := takesCalls(address)
 	if !answered && address != m.Client && takesCalls(m.Client) {
 		address, answered = m.Client, true
 	}
 	switch {
-	case answered && !keptHere(address):
-		return address, nil // somebody else's, to be restarted by whoever started it
 	case !answered && !m.StartClient:
-		return "", fmt.Errorf("mooncake.client = %q: nobody listens there, and mooncake.start_client is false; start it:\n%s", address, server.Command())
-	case unknown || !m.StartClient:
-		if !answered {
-			p.log.Warn("mooncake: nobody listens, and MOONCAKE_CONFIG_PATH names no master to start a mooncake_client for; encoding until there is one",
-				"addr", address, "start", server.Command())
-		}
-		return address, nil
+		return "", "", fmt.Errorf("mooncake.client = %q: nobody listens there, and mooncake.start_client is false; start it:\n%s", address, command)
+	case answered && !keptHere(address), !m.StartClient, file.MasterServerAddress == "":
+		return address, command, nil // it is somebody else's to start, and to start again
 	}
 	dir, err := findMooncake(m.Dir, caches())
 	if err != nil {
-		p.log.Warn("mooncake: cannot start a mooncake_client; encoding until there is one", "cause", err, "start", server.Command())
-		return address, nil
+		p.log.Warn("mooncake: cannot start a mooncake_client", "cause", err)
+		return address, command, nil
 	}
 	k := keepMooncake(dir, address, server, p)
 	parts.add(k.close)
 	k.wait(ctx)
-	return address, nil
+	return address, command, nil
 }
 
 // mooncakeServer returns how the mooncake_client of this host is started for the cluster of file, and where

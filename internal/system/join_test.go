@@ -56,10 +56,19 @@ func (j *joiner) command(t *testing.T, name, listen string, args ...string) *exe
 
 func (j *joiner) start(t *testing.T, name string) *lone {
 	t.Helper()
+	return j.startChanged(t, name, func(*exec.Cmd) {})
+}
+
+func (j *joiner) startChanged(t *testing.T, name string, change func(*exec.Cmd)) *lone {
+	t.Helper()
 	address := "127.0.0.1:" + strconv.Itoa(testkit.FreePort(t))
 	return &lone{
-		Process: testkit.StartProcess(t, name, func() *exec.Cmd { return j.command(t, name, address) }),
-		view:    &upRun{address: map[string]string{name: address}, client: clientOf("http://" + address)},
+		Process: testkit.StartProcess(t, name, func() *exec.Cmd {
+			cmd := j.command(t, name, address)
+			change(cmd)
+			return cmd
+		}),
+		view: &upRun{address: map[string]string{name: address}, client: clientOf("http://" + address)},
 	}
 }
 
@@ -74,6 +83,20 @@ func (l *lone) connected(t *testing.T) bool {
 		return l.view.count(t, name, "afterimage_mooncake_connected", "") == 1
 	}
 	return false
+}
+
+// foreign starts a mooncake_client as somebody would who was told how.
+func (j *joiner) foreign(t *testing.T, command string) *testkit.Process {
+	t.Helper()
+	env, args, _ := strings.Cut(strings.TrimSpace(command), " mooncake_client ")
+	p := testkit.StartProcess(t, "mooncake_client", func() *exec.Cmd {
+		cmd := exec.Command(filepath.Join(j.m.Dir(), "mooncake_client"), strings.Fields(args)...)
+		cmd.Env = append(append(os.Environ(), strings.Fields(env)...), "LD_LIBRARY_PATH="+j.m.Dir())
+		return cmd
+	})
+	eventually(t, "the command starts one", func() bool { return len(j.clients()) == 1 })
+	j.m.WaitAddr(j.client)
+	return p
 }
 
 // clients finds the processes of mooncake_client at j.client, by process id, with those of their parents.
@@ -168,14 +191,7 @@ func TestJoinRefusesToStart(t *testing.T) {
 	if !strings.Contains(errs.String(), j.client) || !strings.Contains(line, j.m.MasterAddr()) {
 		t.Fatalf("it says %s, want the address and a command for the master", errs.String())
 	}
-	env, args, _ := strings.Cut(strings.TrimSpace(line), " mooncake_client ")
-	foreign := testkit.StartProcess(t, "mooncake_client", func() *exec.Cmd {
-		cmd := exec.Command(filepath.Join(j.m.Dir(), "mooncake_client"), strings.Fields(args)...)
-		cmd.Env = append(append(os.Environ(), strings.Fields(env)...), "LD_LIBRARY_PATH="+j.m.Dir())
-		return cmd
-	})
-	eventually(t, "the printed command starts one", func() bool { return len(j.clients()) == 1 })
-	j.m.WaitAddr(j.client)
+	foreign := j.foreign(t, line)
 	e := j.start(t, "encoder-0")
 	j.one(t, "the Encoder uses it", 0, e)
 	// It is somebody else's: an Encoder does not start one in its place.
@@ -183,5 +199,36 @@ func TestJoinRefusesToStart(t *testing.T) {
 	eventually(t, "the Encoder notices", func() bool { return !e.connected(t) })
 	if log := e.Tail(1 << 20); strings.Contains(log, "starting a mooncake_client") {
 		t.Errorf("the Encoder starts a mooncake_client in the place of a foreign one:\n%s", log)
+	}
+}
+
+// TestJoinWaits: where the cluster is not known, or the programs are missing, an Encoder is ready without a
+// mooncake_client, says once how one is started, and uses it when it is there.
+func TestJoinWaits(t *testing.T) {
+	for name, change := range map[string]func(*exec.Cmd){
+		"no file": func(cmd *exec.Cmd) {
+			cmd.Env = append(cmd.Env, "MOONCAKE_CONFIG_PATH=", "AFTERIMAGE_STORE_KIND=mooncake")
+		},
+		"no programs": func(cmd *exec.Cmd) { cmd.Args = append(cmd.Args, "--mooncake-dir", os.TempDir()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJoiner(t)
+			e := j.startChanged(t, "encoder-0", change)
+			eventually(t, "the Encoder is ready", func() bool {
+				resp, err := http.Get("http://" + e.view.address["encoder-0"] + "/readyz")
+				if err != nil {
+					return false
+				}
+				resp.Body.Close()
+				return resp.StatusCode == http.StatusOK
+			})
+			log := e.Tail(1 << 20)
+			if n := strings.Count(log, " mooncake_client --protocol=tcp"); n != 1 || e.connected(t) {
+				t.Fatalf("the command is in the log %d times, want once; connected: %v\n%s", n, e.connected(t), log)
+			}
+			j.foreign(t, fmt.Sprintf("MC_FORCE_TCP=1 mooncake_client --protocol=tcp --host=127.0.0.1 --port=%s --master_server_address=%s "+
+				"--metadata_server=P2PHANDSHAKE --global_segment_size=64MB --threads=4 --minloglevel=1", strings.TrimPrefix(j.client, "127.0.0.1:"), j.m.MasterAddr()))
+			j.one(t, "the Encoder uses it", 0, e)
+		})
 	}
 }

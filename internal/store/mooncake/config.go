@@ -42,6 +42,8 @@ type Config struct {
 	GiveUpTimeout time.Duration
 	// CloseTimeout bounds Close; 10 s.
 	CloseTimeout time.Duration
+	// StartCommand tells people how to start a mooncake_client at Addr where none is; Server's.
+	StartCommand string
 	// Logger takes what happens to the connection, once each; slog.Default.
 	Logger *slog.Logger
 }
@@ -58,6 +60,7 @@ func (c Config) withDefaults() Config {
 	c.MaxBackoff = cmp.Or(c.MaxBackoff, 2*time.Second)
 	c.GiveUpTimeout = cmp.Or(c.GiveUpTimeout, 2*time.Minute)
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, 10*time.Second)
+	c.StartCommand = cmp.Or(c.StartCommand, Server{}.Command())
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -421,6 +422,25 @@ func TestClientNotThereAtStart(t *testing.T) {
 		if err := pause(ctx, 10*time.Millisecond); err != nil {
 			t.Fatal("no PUT goes through")
 		}
+	}
+}
+
+// A server of another release than the client knows refuses the questions for its layout, each without harm,
+// and is told of in words.
+func TestUnknownRelease(t *testing.T) {
+	t.Parallel()
+	m := testkit.StartMooncake(t, testkit.MooncakeConfig{})
+	conn, err := dialConn(t.Context(), m.Addr(), func(error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.close()
+	var release *errRelease
+	if _, err := conn.findLayout(t.Context(), putLayouts[1:]); !errors.As(err, &release) || !strings.Contains(err.Error(), "none of the known layouts (0.3.12, 0.3.11, 0.3.10)") {
+		t.Errorf("a client that does not know 0.3.13: %v", err)
+	}
+	if l, err := conn.findLayout(t.Context(), putLayouts); err != nil || l.release != "0.3.13" {
+		t.Errorf("on the same connection: %+v, %v, want 0.3.13", l, err)
 	}
 }
 

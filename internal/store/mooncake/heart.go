@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -73,8 +75,11 @@ func (c *Client) tryJoin(ctx context.Context) (*link, *session, error) {
 	dialing, cancel := timeout(ctx, dialTimeout)
 	defer cancel()
 	l, err := dialLink(dialing, c.cfg)
+	if errors.Is(err, unix.ECONNREFUSED) {
+		err = fmt.Errorf("%w: name the address of mooncake_client, or start it: %s", err, c.cfg.StartCommand)
+	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: start mooncake_client, or name its address (it is %s)", err, c.cfg.Addr)
+		return nil, nil, err
 	}
 	registering, cancel := timeout(ctx, c.cfg.RegisterTimeout)
 	defer cancel()

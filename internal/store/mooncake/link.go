@@ -47,7 +47,7 @@ func dialLink(ctx context.Context, cfg Config) (*link, error) {
 	}
 	err := l.ping.ready(ctx)
 	if err == nil {
-		l.layout, err = l.write().findLayout(ctx)
+		l.layout, err = l.write().findLayout(ctx, putLayouts)
 	}
 	if err != nil {
 		l.close()

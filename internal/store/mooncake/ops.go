@@ -177,10 +177,10 @@ type errRelease struct{ text string }
 
 func (e *errRelease) Error() string { return e.text }
 
-// findLayout tries the known layouts with empty PUTs, which have no effect.
-func (c *conn) findLayout(ctx context.Context) (*putLayout, error) {
-	for i := range putLayouts {
-		l := &putLayouts[i]
+// findLayout tries the layouts with empty PUTs, which have no effect.
+func (c *conn) findLayout(ctx context.Context, layouts []putLayout) (*putLayout, error) {
+	for i := range layouts {
+		l := &layouts[i]
 		_, err := c.call(ctx, fnPut, encodePut(l, nil, nil, uuid{}, false))
 		var re *rpcError
 		switch {
@@ -196,7 +196,7 @@ func (c *conn) findLayout(ctx context.Context) (*putLayout, error) {
 		return l, nil
 	}
 	var known []string
-	for _, l := range putLayouts {
+	for _, l := range layouts {
 		known = append(known, l.release)
 	}
 	return nil, &errRelease{"mooncake_client takes PUTs in none of the known layouts (" + strings.Join(known, ", ") +
