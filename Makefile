@@ -49,6 +49,12 @@ test: deps deps-test deps-mooncake build ## run all tests, then those with gorou
 	$(MAKE) race; \
 	echo "test: all $$($(GO) list ./... | wc -l) packages pass ($$((SECONDS - from)) s)"
 
+.PHONY: test-vllm
+test-vllm: deps deps-mooncake ## read objects of vLLM's own code and have it read ours, bit by bit (after make peers)
+	@[ -f .cache/peers/venv/installed.txt ] || { echo "test-vllm: vLLM is not installed: run make peers" >&2; exit 1; }
+	@echo "test-vllm: real are vLLM's configuration, hasher, resolver, publisher and Store client, Mooncake, and all of Afterimage; no vLLM engine runs"
+	@$(GO) test -tags vllm -count=1 -v -timeout $(TEST_TIMEOUT) -run 'TestVLLM' ./internal/system
+
 .PHONY: race
 race: ## run the tests under the race detector (needs a C compiler)
 	@command -v $${CC:-cc} >/dev/null || { echo "race: no C compiler: install gcc, or name one with CC=" >&2; exit 1; }
@@ -65,6 +71,7 @@ lint: ## gofmt, go vet, staticcheck, layers
 	@bad=$$(gofmt -l $(GOFILES)); [ -z "$$bad" ] || { echo "not formatted; run gofmt -w on:" >&2; echo "$$bad" >&2; exit 1; }
 	@echo "lint: go vet ./..."
 	@$(GO) vet ./...
+	@$(GO) vet -tags vllm ./internal/system
 	@echo "lint: staticcheck ./..."
 	@$(STATICCHECK) ./...
 	@echo "lint: layers, package comments, file sizes"
