@@ -29,6 +29,11 @@ const (
 // Contexts of requests do not end with ctx, so that requests in work can finish; they end when the
 // client goes away or is cut off.
 func Serve(ctx context.Context, ln net.Listener, handler http.Handler, drain time.Duration) error {
+	return ServeUntil(ctx, ln, handler, func() time.Duration { return drain })
+}
+
+// ServeUntil is Serve where the time to drain is known only when ctx has ended.
+func ServeUntil(ctx context.Context, ln net.Listener, handler http.Handler, drain func() time.Duration) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	srv := &http.Server{
@@ -47,14 +52,15 @@ func Serve(ctx context.Context, ln net.Listener, handler http.Handler, drain tim
 		return fmt.Errorf("admin: serve %s: %w", ln.Addr(), err)
 	case <-ctx.Done():
 	}
-	patience, cancel := context.WithTimeout(base, drain)
+	left := drain()
+	patience, cancel := context.WithTimeout(base, left)
 	defer cancel()
 	unused.close()
 	err := srv.Shutdown(patience)
 	if err != nil {
 		cut()
 		_ = srv.Close()
-		err = fmt.Errorf("admin: requests on %s were cut off after %v: %w", ln.Addr(), drain, err)
+		err = fmt.Errorf("admin: requests on %s were cut off after %v: %w", ln.Addr(), left, err)
 	}
 	if serveErr := <-failed; !errors.Is(serveErr, http.ErrServerClosed) {
 		err = errors.Join(err, serveErr)

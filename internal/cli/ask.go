@@ -14,7 +14,6 @@ import (
 	"os"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"afterimage/internal/client"
@@ -135,14 +134,7 @@ func writeTrace(w io.Writer, a client.Answer, whole bool) error {
 	for _, it := range a.Items {
 		fmt.Fprintf(w, "image %d: identifier %s\n", it.Index, it.Identifier)
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "stage\tdone at ms\ttook ms\t")
-	before := 0.0
-	for _, s := range a.Stages {
-		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t\n", s.Name, s.MS, s.MS-before)
-		before = s.MS
-	}
-	return t.Flush()
+	return writeStageTable(w, a.Stages)
 }
 
 // writeStages prints the stages on one line.

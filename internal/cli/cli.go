@@ -40,7 +40,9 @@ type grammar struct {
 	Prefill prefillCmd `cmd:"" group:"serve" help:"Run one prefill worker: prompts and embeddings to answers."`
 	Gateway gatewayCmd `cmd:"" group:"serve" help:"Run the OpenAI-compatible front door of Encoders and prefill workers that run elsewhere."`
 
-	Ask askCmd `cmd:"" group:"use" help:"Ask a question about images, and see where each embedding came from."`
+	Trace traceCmd `cmd:"" group:"use" help:"Show where the embeddings of a request came from, by which road, and what it waited for."`
+	Drain drainCmd `cmd:"" group:"tools" help:"Have an Encoder or a prefill worker leave without a request noticing."`
+	Ask   askCmd   `cmd:"" group:"use" help:"Ask a question about images, and see where each embedding came from."`
 
 	Model    modelCmd    `cmd:"" group:"tools" help:"Make model pairs for demonstrations and tests."`
 	Bench    benchCmd    `cmd:"" group:"tools" help:"Measure and compare with targets."`

@@ -92,7 +92,7 @@ func runEncoder(ctx context.Context, cfg config.Config, p *process) (err error) 
 	if err := p.ready(shown(e.Announcement().Model, eng.Spec().Modelled)); err != nil {
 		return err
 	}
-	return p.serve(ctx, mux)
+	return p.serveWorker(ctx, mux, e)
 }
 
 // newEncoder wires the parts between the engine and the HTTP server. Parts are closed in reverse: the

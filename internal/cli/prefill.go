@@ -13,6 +13,7 @@ import (
 	"afterimage/internal/embedding"
 	"afterimage/internal/engine"
 	"afterimage/internal/prefill"
+	"afterimage/internal/publish"
 	"afterimage/internal/transport"
 )
 
@@ -74,7 +75,7 @@ func runPrefill(ctx context.Context, cfg config.Config, p *process) (err error) 
 	if err := p.ready(shown(worker.Announcement().Model, eng.Spec().Modelled)); err != nil {
 		return err
 	}
-	return p.serve(ctx, mux)
+	return p.serveWorker(ctx, mux, worker)
 }
 
 // newPrefill wires the parts between the engine and the HTTP server. The residents leave before the Store
@@ -99,9 +100,14 @@ func newPrefill(ctx context.Context, cfg config.Config, p *process, eng engine.T
 		return nil, err
 	}
 	parts.add(receiver.Close)
+	handOff, err := publish.New(publish.Config{Store: shared, Protocol: protocol, TTL: time.Duration(cfg.Store.TTL), Logger: p.log})
+	if err != nil {
+		return nil, err
+	}
+	parts.add(func() error { return handOff.Close(context.Background()) }) // it has nothing queued
 	worker, err := prefill.New(prefill.Config{
 		Name: p.name, Version: version, Model: cfg.Model.Name, Engine: eng, Receiver: receiver, Protocol: protocol,
-		Arena: memory, Residents: residents, Store: shared,
+		Arena: memory, Residents: residents, Store: shared, Publisher: handOff,
 		PoolBytes: int64(own.ArenaBytes), MaxBodyBytes: prefillMaxBody, GrantTimeout: grantTimeout,
 		PrepareTTL: time.Duration(own.PrepareTimeout), ItemTimeout: time.Duration(own.ItemTimeout),
 		StepTokens: own.StepTokens, MaxWaiting: prefillMaxWaiting, WriteTimeout: writeTimeout, Registry: p.registry, Logger: p.log,

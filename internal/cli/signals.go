@@ -14,6 +14,9 @@ import (
 // errInterrupted is the cause with which a context ends on the first signal.
 var errInterrupted = errors.New("told to stop by a signal")
 
+// errTerminated is that cause when the signal was SIGTERM: workers then see to it that nobody misses them.
+var errTerminated = errors.New("told to leave by SIGTERM")
+
 // interruptible returns a context that ends with the first SIGINT or SIGTERM. The second one means
 // "now" and calls again. The caller must call the returned function.
 func interruptible(ctx context.Context, again func()) (context.Context, func()) {
@@ -33,12 +36,15 @@ func onSignals(ctx context.Context, sigs <-chan os.Signal, again func()) (contex
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for n := 0; ; n++ {
+			var sig os.Signal
 			select {
-			case <-sigs:
+			case sig = <-sigs:
 			case <-quit:
 				return
 			}
-			if n == 0 {
+			if n == 0 && sig == syscall.SIGTERM {
+				cancel(errTerminated)
+			} else if n == 0 {
 				cancel(errInterrupted)
 			} else {
 				again()

@@ -17,6 +17,7 @@ const (
 	PathGeometry = "/v1/geometry"         // POST Encoder: GeometryRequest -> GeometryResponse
 	PathEncode   = "/v1/encode"           // POST Encoder: EncodeRequest + image bytes -> EncodeResponse
 	PathDeliver  = "/v1/deliver"          // POST Encoder: DeliverRequest -> EncodeResponse
+	PathDrain    = "/v1/drain"            // POST worker: DrainRequest -> 202 Announcement
 	PathPrepare  = "/v1/prepare"          // POST P/D: PrepareRequest -> PrepareResponse; DELETE /v1/prepare/{request}
 	PathChat     = "/v1/chat/completions" // POST P/D: the client's body, media replaced by item parts
 )

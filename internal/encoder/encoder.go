@@ -61,6 +61,7 @@ type Encoder struct {
 	metrics *metrics
 	flights resolve.Flight[*arena.Buf]
 	board   board
+	leaving atomic.Bool
 	ready   chan struct{} // tokens for pictures that are decoded, the one in the engine included
 	engine  chan struct{} // one token: the engine runs one picture at a time
 	waiting atomic.Int64  // images before the engine
@@ -111,8 +112,27 @@ func checkNames(cfg Config, spec engine.EncoderSpec) error {
 	return nil
 }
 
+// Drain has the Encoder announce that it takes no more requests. It goes on with those that come all the same.
+func (e *Encoder) Drain() { e.leaving.Store(true) }
+
+// Idle says whether anything besides calls keeps this Encoder from leaving.
+func (e *Encoder) Idle() bool { return true }
+
+// HandOff stores what the cache has and the Store lacks, and returns how many objects it was.
+func (e *Encoder) HandOff(ctx context.Context) int {
+	return e.cfg.Publisher.HandOff(ctx, e.cfg.Cache.Hot())
+}
+
 // Announcement says what this Encoder is.
 func (e *Encoder) Announcement() control.Announcement {
+	a := e.announcement()
+	if e.leaving.Load() {
+		a.Ready, a.Reason = false, control.Draining
+	}
+	return a
+}
+
+func (e *Encoder) announcement() control.Announcement {
 	ns, rules := e.cfg.Namespace, e.spec.Processing
 	return control.Announcement{
 		Role: "encoder", Name: e.cfg.Name, Boot: e.boot, Version: e.cfg.Version,

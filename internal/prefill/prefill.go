@@ -4,6 +4,7 @@ package prefill
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -23,6 +24,7 @@ import (
 	"afterimage/internal/embedding"
 	"afterimage/internal/engine"
 	"afterimage/internal/openai"
+	"afterimage/internal/publish"
 	"afterimage/internal/resolve"
 	"afterimage/internal/store"
 	"afterimage/internal/transport"
@@ -44,6 +46,8 @@ type Config struct {
 	// Store is where embeddings are looked for before an Encoder is asked; nil leaves the Store to the
 	// Encoders. Unless it is a *store.Guard already, it is put behind one that drains.
 	Store store.Store
+	// Publisher takes residents that the Store lacks when the worker leaves; nil leaves them behind.
+	Publisher *publish.Publisher
 	// ReadBufferBytes bounds reads from the Store that copy, all together; 0 is 128 MiB.
 	ReadBufferBytes int64
 	// PoolBytes is the memory for embeddings; a request that needs more is refused at prepare.
@@ -79,6 +83,7 @@ type Prefill struct {
 	resolver   *resolve.Resolver // nil without a Store
 	loading    atomic.Int64      // bytes that reads in the background will take
 	background sync.WaitGroup    // reads, and removals of wrong objects
+	leaving    atomic.Bool
 }
 
 // New returns a worker that is ready to serve. It has the engine's Runner for itself until Close.
@@ -138,8 +143,31 @@ func (p *Prefill) Alive() error {
 	return nil
 }
 
+// Drain has the worker announce that it takes no more requests. It goes on with those that come all the same.
+func (p *Prefill) Drain() { p.leaving.Store(true) }
+
+// Idle says whether anything besides calls keeps this worker from leaving: a request that is prepared.
+func (p *Prefill) Idle() bool { return p.book.size() == 0 }
+
+// HandOff stores what is resident and the Store lacks, and returns how many objects it was. It does nothing
+// without a Publisher.
+func (p *Prefill) HandOff(ctx context.Context) int {
+	if p.cfg.Publisher == nil || !p.cfg.Residents.on() {
+		return 0
+	}
+	return p.cfg.Publisher.HandOff(ctx, p.cfg.Residents.Cache.Hot())
+}
+
 // Announcement says what this worker is.
 func (p *Prefill) Announcement() control.Announcement {
+	a := p.announcement()
+	if p.leaving.Load() {
+		a.Ready, a.Reason = false, control.Draining
+	}
+	return a
+}
+
+func (p *Prefill) announcement() control.Announcement {
 	stats := p.sched.Stats()
 	return control.Announcement{
 		Role: "prefill", Name: p.cfg.Name, Boot: p.boot, Version: p.cfg.Version,

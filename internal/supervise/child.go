@@ -205,7 +205,12 @@ func dialable(address string) string {
 // stop asks the child to end and, when kill closes, ends it and what it started. It returns once the
 // child is reaped.
 func (c *child) stop(kill <-chan struct{}) {
-	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	// To a role, SIGTERM says that others stay and must not miss it. Here all stop, its callers first.
+	sig := syscall.SIGINT
+	if c.notify == nil {
+		sig = syscall.SIGTERM
+	}
+	_ = c.cmd.Process.Signal(sig)
 	select {
 	case <-c.exited:
 		return

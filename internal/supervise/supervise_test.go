@@ -222,7 +222,7 @@ func TestLogDir(t *testing.T) {
 	}
 	_ = w.stop()
 	got, err := os.ReadFile(filepath.Join(dir, "store.log"))
-	if err != nil || string(got) != "got terminated\n" {
+	if err != nil || string(got) != "got interrupt\n" {
 		t.Errorf("got log %q (%v), want what the store printed", got, err)
 	}
 }
@@ -258,7 +258,7 @@ func TestCtrlCReachesTheSupervisorAlone(t *testing.T) {
 		t.Errorf("the run directory is there: %v", err)
 	}
 	got := strings.Split(strings.TrimSpace(log.String()), "\n")
-	if len(got) != 5 || got[0] != "gateway   | got terminated" || got[4] != "store     | got terminated" {
-		t.Errorf("got %q, want five roles that got SIGTERM, the gateway first, the store last", got)
+	if len(got) != 5 || got[0] != "gateway   | got interrupt" || got[4] != "store     | got interrupt" {
+		t.Errorf("got %q, want five roles that got one signal each, the gateway first, the store last", got)
 	}
 }
