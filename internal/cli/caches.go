@@ -87,7 +87,7 @@ func modelOf(m config.Model, kind string, caches []string) (config.Model, error)
 	if m.Path, m.MMProj, err = findDemo(caches); err != nil {
 		return m, err
 	}
-	m.Name = cmp.Or(m.Name, demoName)
+	m.Name, m.ChatTemplate = cmp.Or(m.Name, demoName), cmp.Or(m.ChatTemplate, model.ChatTemplate)
 	return m, nil
 }
 

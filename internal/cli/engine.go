@@ -4,6 +4,7 @@ package cli
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"afterimage/internal/config"
@@ -53,9 +54,32 @@ func openText(cfg config.Config) (engine.Text, error) {
 	if err != nil {
 		return nil, err
 	}
+	template, err := chatTemplate(cfg.Model.ChatTemplate)
+	if err != nil {
+		return nil, err
+	}
 	return llama.NewText(lib, llama.TextConfig{
-		Model: cfg.Model.Path, ContextTokens: cfg.Engine.Context, Slots: cfg.Engine.Slots, Threads: cfg.Engine.Threads,
+		Model: cfg.Model.Path, Template: template, ContextTokens: cfg.Engine.Context, Slots: cfg.Engine.Slots, Threads: cfg.Engine.Threads,
 	})
+}
+
+// maxTemplate bounds a file of a chat template; those of models have a few kilobytes.
+const maxTemplate = 1 << 20
+
+// chatTemplate returns what the configuration names: a template of llama.cpp, or the text of a file.
+func chatTemplate(named string) (string, error) {
+	st, err := os.Stat(named)
+	if named == "" || err != nil && !strings.ContainsAny(named, "/.") {
+		return named, nil
+	}
+	if err == nil && st.Size() > maxTemplate {
+		err = fmt.Errorf("%d bytes, more than %d", st.Size(), maxTemplate)
+	}
+	if err != nil {
+		return "", fmt.Errorf("model.chat_template: %w", err)
+	}
+	text, err := os.ReadFile(named)
+	return string(text), err
 }
 
 // shown is the model's name for people.

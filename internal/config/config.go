@@ -31,6 +31,8 @@ type Model struct {
 	MMProj   string `toml:"mmproj" key:"model.mmproj" name:"mmproj" placeholder:"FILE" help:"Vision projector in GGUF that belongs to the text model. Only Encoders read it."`
 	Name     string `toml:"name" key:"model.name" name:"model-name" placeholder:"NAME" help:"Name that clients ask for and /v1/models shows. Empty takes the name in the model file."`
 	Revision string `toml:"revision" key:"model.revision" name:"model-revision" placeholder:"TEXT" help:"Part of every Store key. Change it when weights change behind one name."`
+
+	ChatTemplate string `toml:"chat_template" key:"model.chat_template" name:"chat-template" placeholder:"NAME|FILE" help:"Chat template to use instead of the model's own: one of llama.cpp's by name (chatml, llama3, ...) or a file in Jinja. Only P/Ds read it."`
 }
 
 // Engine says how models run.

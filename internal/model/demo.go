@@ -19,6 +19,10 @@ import (
 // they are.
 const SquareKey = "afterimage.square"
 
+// ChatTemplate is the template for the demo: the model's own puts words of its maker before every
+// conversation, which make so small a model answer something else.
+const ChatTemplate = "chatml"
+
 // demoTower is the demo's vision tower. Encoding a picture takes 180 ms on one thread of a 2024
 // server core, so that reuse is visible to the eye. Attention and positions are weak, so that the
 // features of a cell are about that cell. The colour map fits these numbers and demoSeed only.

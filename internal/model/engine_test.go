@@ -50,7 +50,7 @@ func load(t *testing.T, lib *llama.Library, dir string) (*llama.Encoder, *llama.
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { enc.Close() })
-	text, err := llama.NewText(lib, llama.TextConfig{Model: path, ContextTokens: 1024, Slots: 1})
+	text, err := llama.NewText(lib, llama.TextConfig{Model: path, ContextTokens: 1024, Slots: 1, Template: ChatTemplate})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,8 @@
 //   - Only the first fault of a body is told.
 //   - A content part must name its type. A string among the parts is text, as in vLLM. A message
 //     whose list of parts is empty is refused; content may be null only in an assistant message.
-//   - Images may stand in messages of any role. Whether the chat template knows the role is for the
-//     owner of the template to say.
+//   - Images may stand in messages of any role. Which roles there are is for the owner of the
+//     chat template to say.
 //   - A picture is never dropped in silence: a place that looks like one and is not understood is
 //     refused.
 //

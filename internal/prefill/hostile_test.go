@@ -87,7 +87,7 @@ func TestEndlessTextIsNotTokenized(t *testing.T) {
 		}
 	}
 	q := newWorker(t, fakeText{template: plainTemplate})
-	fits := &openai.Chat{Messages: []openai.Message{{Parts: []openai.Part{{Text: strings.Repeat("x", 90)}}}}}
+	fits := &openai.Chat{Messages: []openai.Message{{Role: "user", Parts: []openai.Part{{Text: strings.Repeat("x", 90)}}}}}
 	if _, n, err := q.plan(fits, nil, nil); err != nil || n != 92 {
 		t.Errorf("a prompt that fits: %d tokens, %v", n, err)
 	}

@@ -211,6 +211,9 @@ func (p *Prefill) plan(chat *openai.Chat, items []control.PrepareItem, uses []in
 	if err := p.fitsAtAll(chat); err != nil {
 		return nil, 0, err
 	}
+	if err := checkRoles(chat); err != nil {
+		return nil, 0, err
+	}
 	if err := p.checkSampling(chat); err != nil {
 		return nil, 0, err
 	}

@@ -28,6 +28,19 @@ type prompt struct {
 	media    int // media positions
 }
 
+// roles are those of OpenAI's API. A template would write any other as it stands.
+var roles = []string{"system", "developer", "user", "assistant", "tool", "function"}
+
+// checkRoles refuses roles that no client of the API means.
+func checkRoles(chat *openai.Chat) error {
+	for i, m := range chat.Messages {
+		if !slices.Contains(roles, m.Role) {
+			return openai.BadRequest(fmt.Sprintf("messages[%d].role", i), "messages[%d].role %.40q is not known: use %s.", i, m.Role, strings.Join(roles, ", "))
+		}
+	}
+	return nil
+}
+
 // buildPrompt renders the conversation with the model's template and cuts it at the embeddings.
 //
 // The template sees a marker where an embedding stands. Markers carry a random word per request, so

@@ -48,7 +48,6 @@ var goldens = map[string]golden{
 	"image2":              {},
 
 	"err_audio":                       {},
-	"err_bad_role":                    {}, // answered: templates know more roles than an API can list
 	"err_bad_temperature":             {},
 	"err_ec_params_without_connector": {}, // answered: unknown fields are ignored
 	"err_empty_messages":              {},
@@ -74,6 +73,8 @@ var goldens = map[string]golden{
 		param: "messages[0].content[0].image_url", says: "must be an object like"},
 	"err_too_long": {why: "vLLM stops counting at the limit; we know the whole count", status: 400,
 		param: "input_tokens", says: "This model's maximum context length is 2048 tokens. However, your prompt contains at least 5019 input tokens"},
+	"err_bad_role": {why: "most templates would write a role that nobody knows into the prompt as it stands", status: 400,
+		param: "messages[0].role", says: "is not known: use system, developer, user"},
 	"err_file_url":        {why: clientFault, status: 400, param: "messages[0].content[0]", says: "Cannot load local files"},
 	"err_unreachable_url": {why: clientFault, status: 400, param: "messages[0].content[0]", says: "Failed to fetch image"},
 	"image_uuid_only": {why: "nothing is kept under a client's word for an image", status: 400,

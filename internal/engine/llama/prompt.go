@@ -3,6 +3,8 @@
 package llama
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -17,30 +19,59 @@ const fallbackTemplate = "chatml"
 
 // template is the chat template of a text model.
 type template struct {
-	text  []byte  // with a final NUL
-	begin []int32 // the tokens before every prompt
-	bos   string  // the text of begin
+	jinja *jinjaTemplate // nil: the library renders text
+	text  []byte         // with a final NUL
+	begin []int32        // the tokens before every prompt
+	bos   string         // the text of begin
 }
 
-// newTemplate takes the template of the model. The library knows a fixed list of templates by their
-// features and has no Jinja; a template that is not on its list is replaced by chatml, with a warning.
-func newTemplate(m *textModel) *template {
+// newTemplate takes the template that is given, or else the model's own: as Jinja; if that cannot be run,
+// as one that the library knows by its name or features. A model's own that is neither is replaced by
+// chatml, with a warning; one that is given is an error.
+func newTemplate(m *textModel, given string) (*template, error) {
 	t := &template{text: cString(fallbackTemplate)}
-	if own := goString(m.lib.c.modelTemplate(m.ptr, nil)); own != "" {
-		t.text = cString(own)
-		if _, err := t.apply(m.lib, []engine.Message{{Role: "user", Content: "x"}}); err != nil {
-			slog.Warn("the model's chat template is none that llama.cpp knows; using chatml", "model", m.name)
-			t.text = cString(fallbackTemplate)
+	c := &m.lib.c
+	special := func(tok int32) string {
+		if tok < 0 {
+			return ""
+		}
+		return goString(c.vocabText(m.vocab, tok))
+	}
+	bos := c.vocabBOS(m.vocab)
+	if bos >= 0 && c.vocabAddBOS(m.vocab) {
+		t.begin, t.bos = []int32{bos}, special(bos)
+	}
+	source := cmp.Or(given, goString(c.modelTemplate(m.ptr, nil)))
+	if source == "" {
+		return t, nil
+	}
+	probe := []engine.Message{{Role: "user", Content: "x"}}
+	var err error
+	if strings.Contains(source, "{") { // else it is a name
+		var j *jinjaTemplate
+		if j, err = newJinja(source, special(bos), special(c.vocabEOS(m.vocab))); err == nil {
+			_, err = j.render(probe)
+		}
+		if err == nil {
+			t.jinja = j
+			return t, nil
 		}
 	}
-	if bos := m.lib.c.vocabBOS(m.vocab); bos >= 0 && m.lib.c.vocabAddBOS(m.vocab) {
-		t.begin, t.bos = []int32{bos}, goString(m.lib.c.vocabText(m.vocab, bos))
+	t.text = cString(source)
+	if _, unknown := t.apply(m.lib, probe); unknown != nil {
+		err, t.text = errors.Join(err, unknown), cString(fallbackTemplate)
+		if given != "" {
+			return nil, fmt.Errorf("llama: the chat template %.60q can neither be run nor is it one of llama.cpp's: %w", given, err)
+		}
+		slog.Warn("the model's chat template cannot be run and is none that llama.cpp knows; using chatml", "model", m.name, "err", err)
+	} else if err != nil {
+		slog.Warn("the model's chat template cannot be run; using the one of llama.cpp that is like it", "model", m.name, "err", err)
 	}
-	return t
+	return t, nil
 }
 
 // render writes a conversation as the model wants it, up to where the assistant's answer begins.
-func (t *template) render(lib *Library, msgs []engine.Message) (string, error) {
+func (t *template) render(lib *Library, msgs []engine.Message) (out string, err error) {
 	if len(msgs) == 0 {
 		return "", fmt.Errorf("llama: a prompt needs at least one message")
 	}
@@ -50,11 +81,15 @@ func (t *template) render(lib *Library, msgs []engine.Message) (string, error) {
 			return "", fmt.Errorf("llama: message %d contains a NUL byte", i)
 		}
 	}
-	out, err := t.apply(lib, msgs)
+	if t.jinja != nil {
+		out, err = t.jinja.render(msgs)
+	} else {
+		out, err = t.apply(lib, msgs)
+	}
 	if err != nil {
 		return "", err
 	}
-	// A few templates write what Begin stands for.
+	// Many templates write what Begin stands for.
 	return strings.TrimPrefix(out, t.bos), nil
 }
 

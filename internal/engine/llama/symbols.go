@@ -25,6 +25,7 @@ type llamaCalls struct {
 	vocabSize      func(cVocab) int32
 	vocabAddBOS    func(cVocab) bool
 	vocabBOS       func(cVocab) int32
+	vocabEOS       func(cVocab) int32
 	vocabText      func(v cVocab, tok int32) *byte
 	vocabIsEOG     func(v cVocab, tok int32) bool
 	tokenize       func(v cVocab, text *byte, n int32, out *int32, room int32, addSpecial, parseSpecial bool) int32
@@ -61,6 +62,7 @@ func (c *llamaCalls) table() []symbol {
 		{"llama_vocab_n_tokens", &c.vocabSize},
 		{"llama_vocab_get_add_bos", &c.vocabAddBOS},
 		{"llama_vocab_bos", &c.vocabBOS},
+		{"llama_vocab_eos", &c.vocabEOS},
 		{"llama_vocab_get_text", &c.vocabText},
 		{"llama_vocab_is_eog", &c.vocabIsEOG},
 		{"llama_tokenize", &c.tokenize},

@@ -25,6 +25,9 @@ const (
 // TextConfig says how a text model is run.
 type TextConfig struct {
 	Model string // path of the GGUF file
+	// Template is used instead of the model's own chat template: Jinja, or the name of one of
+	// llama.cpp's; "" takes the model's.
+	Template string
 	// ContextTokens is the size of a sequence; 0 means 4096, or less when the model was trained on less.
 	ContextTokens int
 	// Slots is how many sequences live at once; 0 means 2. Each has ContextTokens cells of its own.
@@ -95,7 +98,13 @@ func NewText(lib *Library, cfg TextConfig) (*Text, error) {
 		model.free()
 		return nil, err
 	}
-	t := &Text{model: model, tmpl: newTemplate(model)}
+	tmpl, err := newTemplate(model, cfg.Template)
+	if err != nil {
+		s.free()
+		model.free()
+		return nil, err
+	}
+	t := &Text{model: model, tmpl: tmpl}
 	t.runner = newRunner(t, s)
 	t.spec = engine.TextSpec{
 		Engine:  lib.Identity(),

@@ -76,7 +76,19 @@ func TestPrompt(t *testing.T) {
 	const key = "tokenizer.chat_template"
 	f("", nil, chatml)
 	f(key, "{{ a template that llama.cpp does not know }}", chatml)
+	f(key, "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}<assistant>", "<system>Be brief.<user>Grüße<assistant>")
+	// One that cannot be run, with the marks of Llama 3, is replaced by the library's.
+	f(key, "{% for <|start_header_id|> <|end_header_id|> <|eot_id|>", "<|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nGrüße<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n")
 	f(key, "llama3", "<|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nGrüße<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n")
+
+	given := newText(t, TextConfig{Model: p.text, Slots: 1, Template: "{{ messages[0].content }}!"})
+	if got, err := given.Prompt(msgs); err != nil || got != "Be brief.!" {
+		t.Errorf("a template that is given: %q, %v", got, err)
+	}
+	for _, bad := range []string{"no-such-template", "{% for"} {
+		_, err := NewText(library(t), TextConfig{Model: p.text, Slots: 1, Template: bad})
+		wantError(t, err, bad, "llama.cpp")
+	}
 
 	x := newText(t, TextConfig{Model: p.text, Slots: 1})
 	_, err := x.Prompt(nil)
@@ -116,7 +128,7 @@ func TestRealWords(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("the demo's text model is missing (%v, %v); run `make deps`", found, err)
 	}
-	x := newText(t, TextConfig{Model: found[0], Slots: 1, ContextTokens: 512})
+	x := newText(t, TextConfig{Model: found[0], Slots: 1, ContextTokens: 512, Template: "chatml"})
 	prompt, err := x.Prompt([]engine.Message{{Role: "user", Content: "What is the capital of France?"}})
 	if err != nil {
 		t.Fatal(err)
