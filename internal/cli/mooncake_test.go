@@ -210,7 +210,7 @@ func TestMooncakeServerFollowsTheFile(t *testing.T) {
 	address, server := mooncakeServer("127.0.0.1:50052", file)
 	want := "MC_TCP_ENABLE_CONNECTION_POOL=1 MC_TCP_PROGRESS_TIMEOUT_SEC=5 MC_TCP_STATUS_TIMEOUT_SEC=5 MC_RPC_TIMEOUT_MS=2000 mooncake_client " +
 		"--protocol=rdma --host=127.0.0.1 --port=50052 --master_server_address=127.0.0.1:50051 --metadata_server=P2PHANDSHAKE " +
-		"--global_segment_size=0 --threads=4 --minloglevel=1 --device_names=mlx5_0 --tenant_id=acme"
+		"--global_segment_size=0 --threads=16 --minloglevel=1 --device_names=mlx5_0 --tenant_id=acme"
 	if got := server.Command(); got != want || address != "127.0.0.1:50052" {
 		t.Errorf("at %s by\n%s, want\n%s", address, got, want)
 	}

@@ -4,6 +4,7 @@ package encoder
 
 import (
 	"afterimage/internal/arena"
+	"afterimage/internal/control"
 	"afterimage/internal/embedding"
 )
 
@@ -39,6 +40,16 @@ func (e *Encoder) wireMeta(it *item) embedding.Meta {
 	m := e.meta(it)
 	m.DType = e.spec.DType
 	return m
+}
+
+// relayout gives an object of the Store its layout in the cache, where a v3 object has none, for deliveries
+// that know the key alone.
+func (e *Encoder) relayout(it *item) {
+	if e.shares() || it.source != control.SourceStore {
+		return
+	}
+	e.cfg.Cache.Remove(it.key)
+	e.cfg.Cache.Put(it.key, it.buf, e.meta(it))
 }
 
 // parcel returns the object of an item as P/Ds get it. The caller owns one reference.

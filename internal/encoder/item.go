@@ -74,6 +74,7 @@ func (e *Encoder) resolve(ctx context.Context, items []*item) {
 	for i, r := range results {
 		if r.Buf != nil {
 			open[i].buf, open[i].source = r.Buf, r.Source
+			e.relayout(open[i])
 		}
 	}
 }

@@ -74,6 +74,12 @@ func TestSharedWithVLLM(t *testing.T) {
 			if first.Text == "" || first.Text != second.Text || first.Text != third.Text {
 				t.Errorf("answers differ: %q, %q, %q", first.Text, second.Text, third.Text)
 			}
+			// A request that joins knows the key alone; the layout has to be there.
+			buf, meta, ok := f.encoders[1].cache.Get(vllmKey(t, f.ns, mine))
+			if !ok || meta.Layout.Rows() != rows {
+				t.Fatalf("what came from the Store is cached: %v, with the layout of %d rows, want %d", ok, meta.Layout.Rows(), rows)
+			}
+			buf.Release()
 			e := f.encoders[0]
 			payload := readV3(t, e.store, vllmKey(t, f.ns, mine), rows, cols, d)
 			if err := plantV3(t, e.store, e.arena, vllmKey(t, f.ns, theirs), rows, cols, d, payload); err != nil {

@@ -44,14 +44,16 @@ func (f *moonFleet) idle(t *testing.T) {
 	})
 }
 
-// reuse waits until what one Encoder encodes is found by the other, with new pictures from seed on.
-func (f *moonFleet) reuse(t *testing.T, seed int64) {
+// reuse waits until what one Encoder encodes is found by the other, with new pictures from seed on. It returns
+// the seed of one that was.
+func (f *moonFleet) reuse(t *testing.T, seed int64) int64 {
 	t.Helper()
 	eventually(t, "work is reused", func() bool {
 		seed++
 		f.check(t, "0", seed)
 		return f.check(t, "1", seed)["store"] == 1
 	})
+	return seed
 }
 
 func seeds(from, n int64) (out []int64) {
@@ -118,8 +120,18 @@ func TestUpOutlivesMooncake(t *testing.T) {
 		_, err := u.ask(t.Context(), "1", noise(t, 0))
 		return err == nil
 	})
-	f.reuse(t, 4000)
+	shared := f.reuse(t, 4000)
 	f.idle(t)
+	// A P/D that starts anew has nothing, and reads the cluster itself.
+	u.kill(t, "prefill-0")
+	eventually(t, "the P/D is back", func() bool {
+		_, err := u.ask(t.Context(), "", noise(t, shared))
+		return err == nil
+	})
+	f.check(t, "", shared)
+	if n := u.count(t, "prefill-0", "afterimage_prefill_items_total", "copy"); n != 1 {
+		t.Errorf("the P/D read %v embeddings from the cluster, want 1", n)
+	}
 	u.signalGroup(t, syscall.SIGINT)
 }
 

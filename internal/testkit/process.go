@@ -57,6 +57,9 @@ func (p *Process) Start() {
 	defer out.Close()
 	cmd := p.make()
 	cmd.Stdout, cmd.Stderr = out, out
+	if cmd.Dir == "" {
+		cmd.Dir = filepath.Dir(p.log) // what it writes unasked goes with the test
+	}
 	// A group of its own, so that Kill reaches children too.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p.done = make(chan struct{})

@@ -24,12 +24,15 @@ type Server struct {
 	SegmentBytes int64
 }
 
+// serverThreads serves four workers with four connections each: a PUT holds up what shares its thread.
+const serverThreads = 16
+
 // Args returns its arguments.
 func (s Server) Args() []string {
 	args := []string{
 		"--protocol=" + s.protocol(), "--host=" + cmp.Or(s.Host, "HOST"), "--port=" + cmp.Or(s.Port, "50052"),
 		"--master_server_address=" + cmp.Or(s.Master, "MASTER:50051"), "--metadata_server=" + cmp.Or(s.Metadata, "P2PHANDSHAKE"),
-		fmt.Sprintf("--global_segment_size=%d", s.SegmentBytes), "--threads=4", "--minloglevel=1",
+		fmt.Sprintf("--global_segment_size=%d", s.SegmentBytes), fmt.Sprintf("--threads=%d", serverThreads), "--minloglevel=1",
 	}
 	if s.Device != "" {
 		args = append(args, "--device_names="+s.Device)
