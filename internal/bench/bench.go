@@ -29,6 +29,8 @@ type Row struct {
 	// Target is the most that Ratio may be, or Value where there is no peer; 0 means that the row
 	// only informs.
 	Target float64 `json:"target,omitempty"`
+	// Least is the least that Ratio may be, for rates; 0 in all other rows.
+	Least float64 `json:"least,omitempty"`
 	// OK says whether the target was met; nil when nothing was to be met or it was not measured.
 	OK *bool `json:"ok,omitempty"`
 	// NotMeasured says why there is no value, or no peer value where the target needs one.
@@ -56,6 +58,17 @@ func Against(name, metric string, value float64, peer string, peerValue, target 
 	return r
 }
 
+// AtLeast returns a row whose value must be at least target times the peer's: for rates, where more is better.
+func AtLeast(name, metric string, value float64, peer string, peerValue, target float64) Row {
+	r := Against(name, metric, value, peer, peerValue, 0)
+	r.Least = target
+	if target > 0 {
+		ok := *r.Ratio >= target
+		r.OK = &ok
+	}
+	return r
+}
+
 // Missing returns a row that was to be checked and could not be measured.
 func Missing(name, metric, why string) Row {
 	return Row{Case: name, Metric: metric, NotMeasured: why}
@@ -72,6 +85,8 @@ type Report struct {
 // load is how much of its target a row uses: above 1 is a miss.
 func (r Row) load() float64 {
 	switch {
+	case r.Least > 0:
+		return r.Least / *r.Ratio
 	case r.Target == 0 && r.OK != nil && *r.OK: // it must be 0, and is
 		return 0
 	case r.Target == 0:
@@ -173,7 +188,10 @@ func (r Row) cells() string {
 		}
 		target = "<= " + num(&r.Target, unit)
 	}
-	if r.Target == 0 && r.OK != nil {
+	switch {
+	case r.Least > 0:
+		target = ">= " + num(&r.Least, "x")
+	case r.Target == 0 && r.OK != nil:
 		target = "= 0"
 	}
 	if r.OK != nil {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -77,8 +76,12 @@ func (l launcher) up(ctx context.Context) (*running, error) {
 
 // stubs starts the stub workers in a process of their own.
 func (l launcher) stubs(ctx context.Context) (*child, stubAddresses, error) {
+	return l.stubProcess(ctx, "stub-workers")
+}
+
+func (l launcher) stubProcess(ctx context.Context, command string) (*child, stubAddresses, error) {
 	var at stubAddresses
-	c, err := startChild("stub workers", l.binary, []string{"bench", "stub-workers"}, l.env, func(line string) bool {
+	c, err := startChild("stub workers", l.binary, []string{"bench", command}, l.env, func(line string) bool {
 		return json.Unmarshal([]byte(line), &at) == nil && at.Encoder != "" && at.Prefill != ""
 	})
 	if err != nil {
@@ -159,20 +162,4 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // residentMiB returns the resident memory of a process, shared pages included.
-func residentMiB(pid int) (float64, error) {
-	name := fmt.Sprintf("/proc/%d/status", pid)
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return 0, fmt.Errorf("bench: resident memory: %w", err)
-	}
-	_, rest, found := strings.Cut(string(b), "\nVmRSS:")
-	fields := strings.Fields(rest)
-	if !found || len(fields) == 0 {
-		return 0, fmt.Errorf("bench: %s has no VmRSS", name)
-	}
-	kib, err := strconv.Atoi(fields[0])
-	if err != nil {
-		return 0, fmt.Errorf("bench: %s: VmRSS: %w", name, err)
-	}
-	return float64(kib) / 1024, nil
-}
+func residentMiB(pid int) (float64, error) { return statusMiB(pid, "VmRSS") }

@@ -5,15 +5,9 @@ package bench
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
-	"net"
 	"net/http"
-	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"afterimage/internal/admin"
 	"afterimage/internal/control"
 	"afterimage/internal/embedding"
 	"afterimage/internal/openai"
@@ -133,25 +127,6 @@ type stubAddresses struct {
 // ServeStubs runs one stub Encoder and one stub P/D on free ports of loopback until ctx ends, after it
 // has written their addresses to w as one line of JSON.
 func ServeStubs(ctx context.Context, w io.Writer) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var at stubAddresses
-	var servers errgroup.Group
-	for url, handler := range map[*string]http.Handler{&at.Encoder: StubEncoder(), &at.Prefill: StubPrefill()} {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			cancel()
-			return errors.Join(err, servers.Wait())
-		}
-		*url = "http://" + ln.Addr().String()
-		servers.Go(func() error {
-			defer cancel() // one alone is of no use
-			return admin.Serve(ctx, ln, handler, time.Second)
-		})
-	}
-	if err := json.NewEncoder(w).Encode(at); err != nil {
-		cancel()
-		return errors.Join(err, servers.Wait())
-	}
-	return servers.Wait()
+	return serveAll(ctx, w, &at, map[*string]http.Handler{&at.Encoder: StubEncoder(), &at.Prefill: StubPrefill()})
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"afterimage/internal/bench"
 	"afterimage/internal/config"
@@ -15,14 +16,17 @@ import (
 
 // benchCmd measures.
 type benchCmd struct {
-	Smoke       smokeCmd       `cmd:"" help:"What every installation should hold: a Store hit against an encode, what the gateway adds, idle memory, start time."`
-	Resolver    resolverCmd    `cmd:"" help:"What a Store hit, a partial hit and a miss cost the resolver, by size and number of objects."`
-	Publish     publishCmd     `cmd:"" help:"What a PUT costs next to a memcpy and a checksum of the same bytes, and what a request pays for it."`
-	All         allCmd         `cmd:"" help:"Every benchmark, in one table of our figures, those of peers, and targets."`
-	Serve       serveCmd       `cmd:"" help:"Put a load on any OpenAI endpoint: time to first token and per token, goodput, where embeddings came from."`
-	Compare     compareCmd     `cmd:"" help:"Compare two results of bench serve."`
-	Reassign    reassignCmd    `cmd:"" name:"reassignment" help:"The published experiment: what the Store is worth when images are asked of another Encoder than the one that has them."`
-	StubWorkers stubWorkersCmd `cmd:"" hidden:"" help:"Workers that do no work, for measuring a gateway."`
+	Smoke        smokeCmd        `cmd:"" help:"What every installation should hold: a Store hit against an encode, what the gateway adds, idle memory, start time."`
+	Resolver     resolverCmd     `cmd:"" help:"What a Store hit, a partial hit and a miss cost the resolver, by size and number of objects."`
+	Publish      publishCmd      `cmd:"" help:"What a PUT costs next to a memcpy and a checksum of the same bytes, and what a request pays for it."`
+	All          allCmd          `cmd:"" help:"Every benchmark, in one table of our figures, those of peers, and targets."`
+	Serve        serveCmd        `cmd:"" help:"Put a load on any OpenAI endpoint: time to first token and per token, goodput, where embeddings came from."`
+	Compare      compareCmd      `cmd:"" help:"Compare two results of bench serve."`
+	Reassign     reassignCmd     `cmd:"" name:"reassignment" help:"The published experiment: what the Store is worth when images are asked of another Encoder than the one that has them."`
+	Gateway      gatewayBenchCmd `cmd:"" help:"What a gateway before vLLM workers takes and adds, against vLLM's own proxy and others: requests per second, latency, memory."`
+	StubVLLM     stubVLLMCmd     `cmd:"" name:"stub-vllm" hidden:"" help:"vLLM workers that do no work, for measuring a gateway."`
+	ReverseProxy reverseProxyCmd `cmd:"" hidden:"" help:"The least that a proxy does, to compare a gateway with."`
+	StubWorkers  stubWorkersCmd  `cmd:"" hidden:"" help:"Workers that do no work, for measuring a gateway."`
 }
 
 // benchFlags are those of every benchmark.
@@ -171,4 +175,60 @@ func (stubWorkersCmd) Run(a *app) error {
 	ctx, stop := interruptible(a.ctx, func() { os.Exit(exitFailure) })
 	defer stop()
 	return bench.ServeStubs(ctx, a.Stdout)
+}
+
+// gatewayBenchCmd runs bench gateway.
+type gatewayBenchCmd struct {
+	benchFlags `embed:""`
+	Rounds     int           `placeholder:"N" default:"3" help:"Times that each system is measured; the median counts (default ${default})."`
+	During     time.Duration `placeholder:"TIME" default:"3s" help:"How long one measurement takes (default ${default})."`
+}
+
+// Help is shown below the command's own line.
+func (*gatewayBenchCmd) Help() string {
+	return "Starts stub workers, this gateway and its peers on free ports; takes about two minutes. Peers are what 'make peers' has put into .cache/peers."
+}
+
+// Run is called by the parser.
+func (c *gatewayBenchCmd) Run(a *app) error {
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	ctx, stop := interruptible(a.ctx, func() { os.Exit(exitFailure) })
+	defer stop()
+	g := bench.DefaultGateway()
+	g.Binary, g.Env, g.Progress = binary, a.Env, a.Stderr
+	g.Rounds, g.During = max(c.Rounds, 1), max(c.During, 100*time.Millisecond)
+	if slices.Contains([]string{"vllm", "all", "installed"}, c.Peer) {
+		g.Peers = filepath.Join(".cache", "peers")
+	}
+	report, err := g.Run(ctx)
+	if err != nil {
+		return err
+	}
+	return c.report(a, report)
+}
+
+// stubVLLMCmd runs stub vLLM workers.
+type stubVLLMCmd struct{}
+
+// Run is called by the parser.
+func (stubVLLMCmd) Run(a *app) error {
+	ctx, stop := interruptible(a.ctx, func() { os.Exit(exitFailure) })
+	defer stop()
+	return bench.ServeVLLMStubs(ctx, a.Stdout)
+}
+
+// reverseProxyCmd runs a bare proxy.
+type reverseProxyCmd struct {
+	Port string `required:"" help:"Port of loopback to listen at."`
+	To   string `required:"" help:"URL of a worker."`
+}
+
+// Run is called by the parser.
+func (c reverseProxyCmd) Run(a *app) error {
+	ctx, stop := interruptible(a.ctx, func() { os.Exit(exitFailure) })
+	defer stop()
+	return bench.ServeReverseProxy(ctx, "127.0.0.1:"+c.Port, c.To)
 }

@@ -4,11 +4,11 @@ package control
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 )
 
@@ -24,8 +24,8 @@ type EncodeLimits struct {
 	TotalBytes int64 // all image files of a call together
 }
 
-// NewEncodeBody returns the body of an encode call and its exact length, for Content-Length. The
-// reader reads images where they lie; they must not change until it is drained.
+// NewEncodeBody returns the body of an encode call and its exact length, for Content-Length. The reader, a
+// *net.Buffers, reads images where they lie; they must not change until it is drained.
 func NewEncodeBody(req EncodeRequest, images [][]byte) (io.Reader, int64, error) {
 	if len(images) != len(req.Items) {
 		return nil, 0, fmt.Errorf("control: encode body: %d images for %d items", len(images), len(req.Items))
@@ -39,16 +39,16 @@ func NewEncodeBody(req EncodeRequest, images [][]byte) (io.Reader, int64, error)
 		return nil, 0, fmt.Errorf("control: encode body: JSON line of %d bytes exceeds %d", len(line), MaxEncodeLine)
 	}
 	length := int64(len(line))
-	parts := []io.Reader{bytes.NewReader(line)}
+	parts := net.Buffers{line}
 	for i, img := range images {
 		if len(img) != req.Items[i].Bytes {
 			return nil, 0, fmt.Errorf("control: encode body: item %d: image of %d bytes, declared %d",
 				i, len(img), req.Items[i].Bytes)
 		}
 		length += int64(len(img))
-		parts = append(parts, bytes.NewReader(img))
+		parts = append(parts, img)
 	}
-	return io.MultiReader(parts...), length, nil
+	return &parts, length, nil
 }
 
 // ReadEncodeBody reads the body of an encode call to its end. A body that is malformed or over a

@@ -123,7 +123,7 @@ func lineEnd(b []byte) int {
 
 // fill reads once, after making room: it drops events that were returned, then doubles the buffer.
 func (r *EventReader) fill() int {
-	const first = 16 << 10
+	const first = 2 << 10
 	if r.end == len(r.buf) {
 		into := r.buf
 		if r.from == 0 {

@@ -5,6 +5,7 @@ package proxy
 import (
 	"io"
 	"math/bits"
+	"net"
 	"sync"
 	"sync/atomic"
 )
@@ -85,6 +86,9 @@ func (b *Buffer) Shares() int { return int(b.shares.Load()) }
 // Share returns r, which reads from b, as a body that holds a share of its own until it is closed, which
 // net/http does when it will not read a body any more.
 func (b *Buffer) Share(r io.Reader) io.ReadCloser {
+	if p, ok := r.(*net.Buffers); ok {
+		return Pieces(*p).Body(b)
+	}
 	b.Retain()
 	return &sharing{Reader: r, release: sync.OnceFunc(b.Release)}
 }

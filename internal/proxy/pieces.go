@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"sync"
 )
 
 // Pieces is a body that lies in several places.
@@ -28,7 +29,25 @@ func (p Pieces) Body(b *Buffer) io.ReadCloser {
 	own := make(net.Buffers, len(p)) // consumed by reading
 	copy(own, p)
 	if b == nil {
-		return io.NopCloser(&own)
+		return &piecesBody{Buffers: own, release: func() {}}
 	}
-	return b.Share(&own)
+	b.Retain()
+	return &piecesBody{Buffers: own, release: sync.OnceFunc(b.Release)}
 }
+
+// piecesBody is the body of a call that lies in memory.
+type piecesBody struct {
+	net.Buffers
+	release func()
+}
+
+// Read implements io.Reader.
+func (b *piecesBody) Read(p []byte) (int, error) { return b.Buffers.Read(p) }
+
+// Close implements io.Closer.
+func (b *piecesBody) Close() error {
+	b.release()
+	return nil
+}
+
+func (b *piecesBody) pieces() net.Buffers { return b.Buffers }

@@ -17,14 +17,12 @@ const maxAnswer = 8 << 20
 
 // errand is a call to be made.
 type errand struct {
-	stage stage
-	to    *entry
-	id    string // X-Request-Id
-	rank  int    // data-parallel replica to run on; -1 leaves it to the worker
-	body  proxy.Pieces
-	// memory holds what body lies in. A call that breaks keeps its share of it: net/http may close a body
-	// and still be reading it.
-	memory *proxy.Buffer
+	stage  stage
+	to     *entry
+	id     string // X-Request-Id
+	rank   int    // data-parallel replica to run on; -1 leaves it to the worker
+	body   proxy.Pieces
+	memory *proxy.Buffer // what body lies in
 }
 
 // send makes the call and returns its answer once the header is there. The caller ends the call after it has
@@ -44,7 +42,6 @@ func (f *Front) send(ctx context.Context, e errand) (*http.Response, *call, erro
 	if e.rank >= 0 {
 		req.Header.Set("X-Data-Parallel-Rank", strconv.Itoa(e.rank))
 	}
-	e.memory.Retain()
 	resp, err := f.client.Do(req)
 	if err != nil {
 		err = callBroken(ctx, e.stage, e.to.URL, err)
@@ -52,7 +49,6 @@ func (f *Front) send(ctx context.Context, e errand) (*http.Response, *call, erro
 		return nil, nil, err
 	}
 	c.alive()
-	e.memory.Release()
 	return resp, c, nil
 }
 
