@@ -32,6 +32,8 @@ const (
 	// inlineBytes is the largest body that is written before the answer is looked at. A larger one is written
 	// beside the wait for the answer, since a worker may refuse it without having read it.
 	inlineBytes = 64 << 10
+	// joinBytes is the largest body that is copied behind its head: one write costs less than a vector of them.
+	joinBytes = 16 << 10
 	// linkBuffer is what a connection reads through. There is one for every stream that stands still.
 	linkBuffer = 2 << 10
 )
@@ -281,13 +283,21 @@ type inMemory interface{ pieces() net.Buffers }
 // send writes head and body, and closes the body.
 func (l *link) send(head []byte, req *http.Request) error {
 	defer closeBody(req)
-	out := net.Buffers{head}
-	if b, ok := req.Body.(inMemory); ok {
-		out = append(out, b.pieces()...)
+	if b, ok := req.Body.(inMemory); ok && req.ContentLength > joinBytes {
+		out := append(net.Buffers{head}, b.pieces()...)
 		_, err := out.WriteTo(l.conn)
 		return err
 	}
-	if _, err := out.WriteTo(l.conn); err != nil || req.Body == nil {
+	if req.Body != nil && req.ContentLength <= joinBytes {
+		head = append(head, make([]byte, req.ContentLength)...)
+		n, err := io.ReadFull(req.Body, head[int64(len(head))-req.ContentLength:])
+		if err != nil {
+			return fmt.Errorf("the body ended after %d of %d bytes: %w", n, req.ContentLength, err)
+		}
+		_, err = l.conn.Write(head)
+		return err
+	}
+	if _, err := l.conn.Write(head); err != nil || req.Body == nil {
 		return err
 	}
 	n, err := io.Copy(l.conn, io.LimitReader(req.Body, req.ContentLength))
