@@ -5,6 +5,7 @@ package ram
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"afterimage/internal/embedding"
@@ -143,6 +144,28 @@ func TestLateCommit(t *testing.T) {
 	if stored, err := s.commit(late); stored || err == nil {
 		t.Errorf("late commit: stored %v, error %v", stored, err)
 	}
+}
+
+// An object that is past its time is not found, though nobody has come to drop it.
+func TestPastItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestShelf(t, 4*mib) // without a janitor
+		u, err := s.reserve("a", mib, store.PutOptions{TTL: time.Second}, time.Now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stored, err := s.commit(u); !stored || err != nil {
+			t.Fatal(stored, err)
+		}
+		time.Sleep(time.Second - 1)
+		if _, ok := s.size("a"); !ok {
+			t.Error("gone before its time")
+		}
+		time.Sleep(1)
+		if _, ok := s.size("a"); ok || s.used != 0 {
+			t.Errorf("past its time it is there: %v, with %d bytes in use", ok, s.used)
+		}
+	})
 }
 
 func TestFirstCommitWins(t *testing.T) {
