@@ -88,6 +88,11 @@ func (c *counting) Get(ctx context.Context, wants []store.Want) []store.Got {
 	return c.Store.Get(ctx, wants)
 }
 
+// PutAll implements store.Batcher.
+func (c *counting) PutAll(ctx context.Context, puts []store.Putting) []error {
+	return c.Store.(store.Batcher).PutAll(ctx, puts)
+}
+
 // registrations returns how often memory was shown to the Store.
 func (c *counting) registrations() int64 {
 	if s, ok := c.Store.(interface{ Stats() ram.ClientStats }); ok {

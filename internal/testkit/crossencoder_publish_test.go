@@ -65,8 +65,8 @@ func TestNonMatrixOutputIsRejectedBeforeRegistration(t *testing.T) {
 		w.publisher.Publish(embedding.Key(name), buf, bad)
 	}
 	w.flush()
-	if n := w.counted(publish.Empty) + w.counted(publish.Malformed); n != 4 {
-		t.Errorf("%v refused, want 4", n)
+	if empty, wrong := w.counted(publish.Empty), w.counted(publish.Malformed); empty != 3 || wrong != 1 {
+		t.Errorf("%v without rows or columns and %v of another size refused, want 3 and 1", empty, wrong)
 	}
 	if n := f.store.AllCalls(); n != 0 {
 		t.Errorf("%d Store calls, want none", n)

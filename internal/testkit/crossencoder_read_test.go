@@ -128,8 +128,9 @@ func TestUnloadableInputsDoNotAllocateStaging(t *testing.T) {
 				f.plantItem(it, 1)
 			}
 			before := f.arena.Stats().Peak
-			if got := w.load(it)[0]; got != nil {
-				t.Error("loaded all the same")
+			want := map[string]resolve.Reason{"miss": resolve.Absent, "oversized": resolve.Oversize}[name]
+			if r := w.resolver.Resolve(t.Context(), []resolve.Item{it})[0]; r.Buf != nil || r.Reason != want {
+				t.Errorf("loaded %v, reason %q, want %q", r.Buf != nil, r.Reason, want)
 			}
 			if st := f.arena.Stats(); st.Peak != before || st.Reserved+st.Committed != 0 {
 				t.Errorf("arena %+v, want it untouched", st)

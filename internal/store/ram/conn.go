@@ -56,21 +56,36 @@ var noHead [headBytes]byte
 
 // send starts a request: count items, with fill appending its body.
 func (cn *conn) send(o op, count int, fill func([]byte) []byte) (uint64, error) {
-	id := cn.c.nextID.Add(1)
-	cn.request = id
-	b := cn.out[:0]
-	if cn.link != nil {
-		cn.carried = cn.link.carry(cn.carried)
-		b = appendCounted(b, opReturn, cn.carried, 1)
+	b, id := cn.frame(cn.message(), o, count, fill)
+	return id, cn.flush(b)
+}
+
+// message begins what is sent at once, with the returns that are due.
+func (cn *conn) message() []byte {
+	if cn.link == nil {
+		return cn.out[:0]
 	}
+	cn.carried = cn.link.carry(cn.carried)
+	return appendCounted(cn.out[:0], opReturn, cn.carried, 1)
+}
+
+// frame adds a request to a message.
+func (cn *conn) frame(b []byte, o op, count int, fill func([]byte) []byte) (_ []byte, id uint64) {
+	id = cn.c.nextID.Add(1)
+	cn.request = id
 	at := len(b)
 	b = fill(append(b, noHead[:]...))
 	head{op: o, count: count, request: id, body: len(b) - at - headBytes}.append(b[at:at])
+	return b, id
+}
+
+// flush sends a message.
+func (cn *conn) flush(b []byte) error {
 	if cn.out = b; cap(b) > keepBytes {
 		cn.out = nil
 	}
 	cn.extend(len(b))
-	return id, tell(cn.nc, cn.src.quick, b)
+	return tell(cn.nc, cn.src.quick, b)
 }
 
 // reply reads the head and body of the answer to request id.

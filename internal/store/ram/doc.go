@@ -54,7 +54,8 @@
 //
 // # Connections
 //
-// A lane carries one call at a time, so a reply can only meet the call that asked for it. A call that
+// A lane carries one call at a time, so a reply can only meet the call that asked for it. A call may be
+// several requests, which are answered in order. A call that
 // is cancelled or late closes its lane, which is never used again. Reads and writes have lanes of
 // their own: a slow PUT never holds up a GET. Room that a lane reserved goes back when the lane ends,
 // so a writer that dies half way leaves nothing behind and never blocks its key: whoever commits first

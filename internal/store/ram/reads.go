@@ -3,9 +3,7 @@
 package ram
 
 import (
-	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
 
 	"afterimage/internal/arena"
@@ -160,38 +158,4 @@ func (cn *conn) undo(gots []store.Got) {
 		}
 		gots[i] = store.Got{}
 	}
-}
-
-// Put implements store.Store. It is rejected, before any byte of buf is copied, when the Store has no
-// room.
-func (c *Client) Put(ctx context.Context, key embedding.Key, buf *arena.Buf, opts store.PutOptions) error {
-	if err := checkKey(key); err != nil {
-		return fmt.Errorf("%w: %w", store.ErrRejected, err)
-	}
-	if len(opts.Tenant) > maxTenantBytes {
-		return fmt.Errorf("%w: tenant of %d bytes, limit %d", store.ErrRejected, len(opts.Tenant), maxTenantBytes)
-	}
-	var refused error
-	err := c.call(ctx, c.writes, func(cn *conn) (err error) {
-		if cn.link != nil && cn.link.shown && buf.In(c.cfg.Arena) {
-			refused, err = cn.offer(key, buf, opts)
-		} else {
-			refused, err = cn.put(key, buf.Bytes(), opts)
-		}
-		return err
-	})
-	return cmp.Or(err, refused)
-}
-
-// offer does a PUT by loan: the Store copies out of this process's memory before it answers.
-func (cn *conn) offer(key embedding.Key, buf *arena.Buf, opts store.PutOptions) (refused, err error) {
-	id, err := cn.send(opTake, 0, func(b []byte) []byte {
-		return appendReserve(binary.LittleEndian.AppendUint64(b, uint64(buf.Offset())), key, buf.Len(), opts)
-	})
-	if err != nil {
-		return nil, err
-	}
-	cn.extend(buf.Len())
-	_, refused, err = cn.verdict(opTake, id)
-	return refused, err
 }

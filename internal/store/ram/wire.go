@@ -45,7 +45,7 @@ const (
 // opReserve, which is opCommit. Numbers are never used again for something else.
 type op uint8
 
-// Flow of a lane: hello, then any number of calls, each answered before the next is sent:
+// Flow of a lane: hello, then any number of calls, each answered before the next is sent, but for those of several PUTs:
 //
 //	exists -> exists
 //	get    -> get, items, objects
