@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Process is a program that a test runs, stops and starts again. It never outlives the test binary,
@@ -104,6 +105,29 @@ func (p *Process) Kill() {
 		<-p.done
 	}
 	p.cmd = nil
+}
+
+// Freeze stops the process (SIGSTOP) and returns once all of its threads stand still; SIGCONT lets it go on.
+func (p *Process) Freeze() {
+	p.t.Helper()
+	p.Signal(syscall.SIGSTOP)
+	tasks := fmt.Sprintf("/proc/%d/task/*/stat", p.Pid())
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		moving := false
+		files, _ := filepath.Glob(tasks)
+		for _, file := range files {
+			if stat, err := os.ReadFile(file); err == nil { // else the thread has ended
+				state := stat[bytes.LastIndexByte(stat, ')')+2]
+				moving = moving || state != 'T'
+			}
+		}
+		switch {
+		case !moving && len(files) > 0:
+			return
+		case time.Now().After(end):
+			p.t.Fatalf("%s does not stand still", p.name)
+		}
+	}
 }
 
 // Signal sends sig to the process itself, such as SIGSTOP and SIGCONT.

@@ -51,11 +51,11 @@ func TestChaos(t *testing.T) {
 	}{
 		{"mooncake_client is killed", m.Client.Kill, func() { m.Client.Start(); m.WaitClient() },
 			func(s Stats) bool { return !s.Connected }},
-		{"mooncake_client stands still", func() { m.Client.Signal(syscall.SIGSTOP) }, func() { m.Client.Signal(syscall.SIGCONT) },
+		{"mooncake_client stands still", m.Client.Freeze, func() { m.Client.Signal(syscall.SIGCONT) },
 			func(s Stats) bool { return s.BreakerOpen }},
 		{"the master is killed", m.Master.Kill, func() { m.Master.Start(); m.WaitMaster() },
 			func(s Stats) bool { return s.BreakerOpen }},
-		{"the master stands still", func() { m.Master.Signal(syscall.SIGSTOP) }, func() { m.Master.Signal(syscall.SIGCONT) },
+		{"the master stands still", m.Master.Freeze, func() { m.Master.Signal(syscall.SIGCONT) },
 			func(s Stats) bool { return s.BreakerOpen }},
 	}
 	order := r.Perm(len(faults))

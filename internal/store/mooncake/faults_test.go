@@ -218,7 +218,7 @@ func TestStorageNodeStandsStill(t *testing.T) {
 	c := open(t, Config{Addr: m.Addr(), ClientTTL: 2 * time.Second}, a)
 	const size = 4 << 20
 	eventually(t, "the segment is mounted", func() bool { return put(t, c, a, key(1), size, 1) == nil })
-	node.Signal(syscall.SIGSTOP)
+	node.Freeze()
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	start := time.Now()
@@ -249,7 +249,7 @@ func TestClientStandsStill(t *testing.T) {
 	c := open(t, Config{Addr: m.Addr()}, a)
 	const size = 1 << 20
 	mustPut(t, c, a, key(1), size, 1)
-	m.Client.Signal(syscall.SIGSTOP)
+	m.Client.Freeze()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	start := time.Now()
@@ -284,12 +284,15 @@ func TestT09AbandonedGet(t *testing.T) {
 		mustPut(t, c, a, key(i), size, byte(i))
 	}
 	for round := range 3 {
-		m.Client.Signal(syscall.SIGSTOP)
+		m.Client.Freeze()
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		left := c.Get(ctx, []store.Want{{Key: key(0), Bytes: size}})[0]
 		cancel()
 		if !errors.Is(left.Err, store.ErrUnconfirmed) {
-			t.Fatalf("Get that was left: %v, want ErrUnconfirmed", left.Err)
+			t.Errorf("Get that was left: %v, want ErrUnconfirmed", left.Err)
+		}
+		if left.Buf != nil {
+			left.Buf.Release()
 		}
 		var wg sync.WaitGroup
 		for i := 1; i < 8; i++ {
