@@ -143,7 +143,7 @@ func (f *modelFlags) assumptions(t *sim.Trace) []string {
 	out := []string{
 		fmt.Sprintf("modelled device: encode %v and host %v per image, prefill %v per position, decode step %v, hit %v, fixed %v per request",
 			f.Encode, f.Host, f.Prefill, f.Decode, f.Hit, f.Fixed),
-		"the trace begins with empty caches; Encoders and P/Ds work serially, in order; decoding delays a prefill by half a step; nothing fails and no network is full",
+		"the trace begins with empty caches; Encoders and P/Ds work serially, in order; while answers are decoded, a step goes before each 512 positions of a prompt; nothing fails and no network is full",
 		fmt.Sprintf("Encoder cache %v, P/D residents %v, Store eviction %s, admission %s, time to live %v", f.CacheBytes, f.ResidentBytes, f.Eviction, f.Admission, f.TTL),
 	}
 	if t.Assumed != "" {

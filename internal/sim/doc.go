@@ -10,8 +10,8 @@
 // few hundred nanoseconds per image and needs no events. Plan searches for the smallest fleet that meets a
 // goal.
 //
-// What the model leaves out: a P/D's decode steps do not slow its prefills down by more than half a
-// step, an answer is never cut, no worker fails, and no network is full.
+// What the model leaves out: an answer is never cut, no worker fails, no network is full, and prompts of one
+// P/D are prefilled one after the other, with a decode step of the others before each 512 positions.
 //
 // A Trace is read-only once made; Run may be called for one Trace from several goroutines.
 package sim

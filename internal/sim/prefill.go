@@ -12,6 +12,7 @@ type prompt struct {
 	request int
 	ready   time.Duration // when its prefill can begin
 	work    time.Duration // of its prefill
+	pieces  int           // in which it is prefilled while others decode
 	answer  time.Duration // of decoding after the first token
 }
 
@@ -55,8 +56,10 @@ func (s *prefillState) advance(r *run, until time.Duration) {
 			start = max(start, heap.Pop(&s.ends).(time.Duration))
 			s.open--
 		}
-		if s.decoding > start { // the step that runs ends first, half a step from now on average
-			start += r.m.Step / 2
+		if s.decoding > start {
+			// The step that runs ends first, half a step from now on average; then a step goes before each
+			// piece of the prompt.
+			start += r.m.Step/2 + time.Duration(p.pieces)*r.m.Step
 			s.decoding += p.work
 		}
 		s.free = start + p.work

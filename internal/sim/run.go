@@ -60,6 +60,9 @@ func Run(ctx context.Context, t *Trace, m Model, p Policy) (Outcome, error) {
 	return r.out, nil
 }
 
+// budget is the most positions that a P/D prefills between two decode steps.
+const budget = 512
+
 const forever = time.Duration(1<<63 - 1)
 
 // request takes one request: its images one by one, then its prompt to a P/D's queue.
@@ -68,9 +71,10 @@ func (r *run) request(i int) {
 	at := q.At + r.m.Fixed
 	pd := r.choose(at)
 	// The prompt as P/D would prefill it if it had nothing else to do: images first, then text.
-	done, last, work := at, at, time.Duration(0)
+	done, last, work, positions := at, at, time.Duration(0), int(q.Text)
 	for _, u := range r.t.Uses(i) {
 		ready := r.item(u, at, &r.pds[pd])
+		positions += int(u.Bytes) / r.m.RowBytes
 		cost := time.Duration(int(u.Bytes)/r.m.RowBytes) * r.m.Prefill
 		last = max(last, ready)
 		done = max(done, ready) + cost
@@ -84,7 +88,7 @@ func (r *run) request(i int) {
 	if len(r.t.Uses(i)) > 0 {
 		r.spans = append(r.spans, float32((last - at).Seconds()))
 	}
-	r.pds[pd].add(prompt{request: i, ready: done - work, work: work, answer: time.Duration(max(q.Output-1, 0)) * r.m.Step})
+	r.pds[pd].add(prompt{request: i, ready: done - work, work: work, pieces: (positions + budget - 1) / budget, answer: time.Duration(max(q.Output-1, 0)) * r.m.Step})
 }
 
 // item returns when one image is at the P/D, and counts where it came from.

@@ -7,13 +7,16 @@ package system
 import (
 	"bufio"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"afterimage/internal/bench"
+	"afterimage/internal/sim"
 )
 
 // TestBenchReassignment runs the experiment on real processes, small and fast: what one Encoder has, the other
@@ -87,5 +90,48 @@ func TestBenchWorkloads(t *testing.T) {
 	}
 	if status != 0 || len(rep.Rows) != 28 {
 		t.Errorf("status %d, %d rows: %s", status, len(rep.Rows), errs)
+	}
+}
+
+// TestSimulationMatchesServe loads a fleet, then takes what was sent through the modelled one: as many images come
+// from each tier, within a tenth.
+func TestSimulationMatchesServe(t *testing.T) {
+	u := startUp(t, "--engine", "device", "--device", "encode=2ms,decode=1ms,rows=16,answer=2", "--delivery", "p2p", "--prefill-resident-bytes", "0")
+	dir := t.TempDir()
+	sent := filepath.Join(dir, "sent.csv")
+	out, errs, status := run(t, "bench", "serve", "--url", u.url, "--requests", "150", "--rate", "100", "--concurrent", "1", "--images", "1:0.5,3:0.5",
+		"--popularity", "zipf:0.8:150", "--size", "32", "--text-tokens", "20", "--output-tokens", "2", "--record", sent, "--out", filepath.Join(dir, "r.json"), "--html", filepath.Join(dir, "r.html"))
+	if status != 0 {
+		t.Fatalf("%s\n%s", out, errs)
+	}
+	r, err := bench.ReadResult(filepath.Join(dir, "r.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	trace, err := sim.Read(f, sim.Native, sim.DefaultSizes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := sim.DefaultModel()
+	m.Encode, m.CacheBytes, m.Prefills = 2*time.Millisecond, 8<<20, 1
+	o, err := sim.Run(t.Context(), trace, m, sim.Policies(24 << 20)[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		source string
+		sim    int
+	}{{"encoded", o.Encoded}, {"local", o.Local + o.Joined}, {"store", o.Store}} {
+		if got := r.Sources[c.source]; math.Abs(float64(got-c.sim)) > 0.1*float64(o.Items) {
+			t.Errorf("%s: %d in the fleet, %d in the simulation, of %d", c.source, got, c.sim, o.Items)
+		}
+	}
+	if got := r.Sources["encoded"]; math.Abs(float64(got-o.Encoded)) > 0.1*float64(o.Encoded) {
+		t.Errorf("encoded: %d in the fleet, %d in the simulation", got, o.Encoded)
 	}
 }
