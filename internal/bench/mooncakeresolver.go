@@ -40,35 +40,15 @@ func vllmHit(size, n int) float64 {
 }
 
 // Resolver measures what a Resolver costs on a Mooncake cluster.
-func (b MooncakeBench) Resolver(ctx context.Context) (rep Report, err error) {
-	p := newProgress(b.Progress)
-	defer p.end()
-	rig, err := b.start(ctx, p)
-	if err != nil {
-		return rep, err
-	}
-	defer func() { err = errors.Join(err, rig.stop()) }()
+func (b MooncakeBench) Resolver(ctx context.Context) (Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Hour) // spares the resolver its timer
 	defer cancel()
-	rep = Report{Name: "resolver --store mooncake", Note: rig.note()}
-	var ratios []float64
-	for _, size := range b.Sizes {
-		for _, n := range b.Counts {
-			x := b.run(rig, n, size)
-			p.step("%s", x.name)
-			ratio, err := x.hits(ctx)
-			if err != nil {
-				return rep, err
-			}
-			rep.Rows, ratios = append(rep.Rows, x.rows...), append(ratios, ratio)
-		}
-	}
-	rep.Rows = append(rep.Rows, rig.meanRow(ratios))
-	p.step("misses")
-	x := b.run(rig, missCount, b.Sizes[0])
-	err = x.misses(ctx)
-	rep.Rows = append(rep.Rows, x.rows...)
-	return rep, err
+	return b.measure(ctx, "resolver", (*mooncakeRun).hits, func(rig *mooncakeRig, p *progress) ([]Row, error) {
+		p.step("misses")
+		x := b.run(rig, missCount, b.Sizes[0])
+		err := x.misses(ctx)
+		return x.rows, err
+	})
 }
 
 // hits stores the objects once and has everybody read them. It returns the ratio to the dummy client, NaN

@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -24,6 +25,40 @@ type mooncakeRun struct {
 	sums    []string // SHA-256 of the values
 	ids     []string
 	rows    []Row
+}
+
+// measure starts a cluster, measures every size and count, which returns the ratio to the dummy client, and
+// what comes last.
+func (b MooncakeBench) measure(ctx context.Context, name string, each func(*mooncakeRun, context.Context) (float64, error),
+	last func(*mooncakeRig, *progress) ([]Row, error)) (rep Report, err error) {
+	p := newProgress(b.Progress)
+	defer p.end()
+	defer func() {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx) // that is why parts failed
+		}
+	}()
+	rig, err := b.start(ctx, p)
+	if err != nil {
+		return rep, err
+	}
+	defer func() { err = errors.Join(err, rig.stop()) }()
+	rep = Report{Name: name + " --store mooncake", Note: rig.note()}
+	var ratios []float64
+	for _, size := range b.Sizes {
+		for _, n := range b.Counts {
+			x := b.run(rig, n, size)
+			p.step("%s", x.name)
+			ratio, err := each(x, ctx)
+			if err != nil {
+				return rep, err
+			}
+			rep.Rows, ratios = append(rep.Rows, x.rows...), append(ratios, ratio)
+		}
+	}
+	rows, err := last(rig, p)
+	rep.Rows = append(append(rep.Rows, rig.meanRow(ratios)), rows...)
+	return rep, err
 }
 
 // note says what was run.

@@ -68,6 +68,7 @@ func (c *smokeCmd) Run(a *app) error {
 type storeBenchFlags struct {
 	benchFlags `embed:""`
 	Store      string `enum:"ram,mooncake" default:"ram" help:"Store to measure: ram, or mooncake, for which it starts a Mooncake cluster on this host (default ${default})."`
+	Dir        string `name:"mooncake-dir" placeholder:"DIR" env:"AFTERIMAGE_MOONCAKE_DIR" help:"Folder of mooncake_master and mooncake_client. Empty looks where 'make deps-mooncake' puts them. [$$AFTERIMAGE_MOONCAKE_DIR]"`
 }
 
 // resolverCmd runs bench resolver.
@@ -116,7 +117,7 @@ func (f *storeBenchFlags) storeBench(a *app, onRAM func(bench.StoreBench, contex
 	defer stop()
 	if f.Store == config.StoreMooncake {
 		b := bench.DefaultMooncakeBench()
-		if b.Dir, err = findMooncake("", caches()); err != nil {
+		if b.Dir, err = findMooncake(f.Dir, caches()); err != nil {
 			return err
 		}
 		b.Env, b.Progress, b.Python = a.Env, a.Stderr, peersPython(caches())
