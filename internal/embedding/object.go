@@ -121,7 +121,3 @@ const maxHeadBytes = 1 << 30
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
 }
-
-// SumsItself says whether obj, as far as its first bytes tell, is of a format that carries a sum of its
-// payload.
-func SumsItself(obj []byte) bool { return len(obj) >= 4 && string(obj[:4]) == magicA1 }

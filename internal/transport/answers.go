@@ -31,7 +31,7 @@ type answers struct {
 const linger = time.Millisecond
 
 // flushBytes of answers are not held back any longer: their senders wait.
-const flushBytes = 8 * headerBytes
+const flushBytes = 16 * headerBytes
 
 func newAnswers(nc net.Conn, timeout time.Duration, broke func()) *answers {
 	return &answers{

@@ -4,7 +4,6 @@ package transport
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -142,11 +141,11 @@ func (r *receiver) issue(wants []Want) ([]Ticket, error) {
 	if r.closed {
 		return nil, ErrClosed
 	}
-	rooms := make([]*room, len(wants))
-	var fresh []*room
-	for i, w := range wants {
-		rm := r.rooms[w]
-		if rm == nil {
+	var few [8]*room
+	rooms, fresh := few[:0:4], few[4:4:8]
+	for _, w := range wants {
+		rm := r.rooms[w.Key]
+		if rm == nil || rm.want != w {
 			buf, err := r.cfg.Arena.Reserve(w.Bytes)
 			if err != nil {
 				for _, rm := range fresh {
@@ -157,9 +156,9 @@ func (r *receiver) issue(wants []Want) ([]Ticket, error) {
 			}
 			rm = &room{want: w, buf: buf}
 			fresh = append(fresh, rm)
-			r.rooms[w] = rm // so that an equal want of the same request joins it
+			r.rooms[w.Key] = rm // so that an equal want of the same request joins it
 		}
-		rooms[i] = rm
+		rooms = append(rooms, rm)
 	}
 	r.m.joined.Add(float64(len(wants) - len(fresh)))
 	// Tickets of one request are independent from here on: each fails, expires and is claimed alone.
@@ -173,11 +172,11 @@ func (r *receiver) issue(wants []Want) ([]Ticket, error) {
 // joinLocked makes a ticket of rm, which is ready at once if the object is there.
 func (r *receiver) joinLocked(rm *room) *ticket {
 	t := &ticket{r: r, room: rm, attempt: 1, done: make(chan struct{})}
-	rand.Read(t.id[:]) // never fails (crypto/rand)
+	_, _ = r.ids.Read(t.id[:]) // never fails, and nobody can guess the next one
 	rm.members = append(rm.members, t)
 	r.live[t.id] = t
 	r.n.inFlight.Inc()
-	t.timer = time.AfterFunc(r.cfg.GrantTTL, t.expire)
+	r.idle.add(t)
 	if rm.state == roomReady {
 		r.stepTicketLocked(t, evArrive, "", nil)
 	}

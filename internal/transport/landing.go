@@ -84,7 +84,7 @@ func (r *receiver) findLocked(h header) (*ticket, status, string) {
 	}
 	t, ok := r.live[h.Transfer]
 	if !ok { // a tombstone tells late from never
-		if past, ok := r.past.states[h.Transfer]; ok {
+		if past, ok := r.past.of(h.Transfer); ok {
 			return nil, lateStatus(past), "transfer is " + past.String()
 		}
 		return nil, statusUnknown, "transfer is not known"
@@ -98,18 +98,53 @@ func (r *receiver) findLocked(h header) (*ticket, status, string) {
 // land reads the object into the room's memory, checks it and answers.
 func (s *session) land(rm *room, h header) error {
 	obj := rm.buf.Bytes()
-	n, err := io.ReadFull(s.in, obj)
+	n, summed, err := s.receive(obj)
 	if err != nil {
 		return s.spill(rm, h, n, err)
 	}
-	// Without the lock: checking sums 64 MiB in milliseconds. A cancel meanwhile shows in landed.
-	meta, err := s.r.open(rm.want, obj)
+	// Without the lock: checking takes its time. A cancel meanwhile shows in landed.
+	meta, err := s.r.open(rm.want, obj, summed)
 	if err == nil && h.Check != 0 && xxh3.Hash(obj) != h.Check {
 		err = fmt.Errorf("%w: the object does not match the sum that came with it", embedding.ErrCorrupt)
 	}
 	st, reason := s.landed(rm, nil, meta, err)
 	s.reply(frameComplete, h, st, reason)
 	return nil
+}
+
+// stepBytes is how much is read before it is summed, while a near cache still holds it.
+const stepBytes = 256 << 10
+
+// receive fills obj and returns how far it came. Where the object carries a sum, it sums as it reads;
+// summed says that the payload is what the head says.
+func (s *session) receive(obj []byte) (n int, summed bool, err error) {
+	n, err = io.ReadFull(s.in, obj[:min(len(obj), inBytes)])
+	if err != nil || !embedding.IsA1(obj) {
+		if err == nil {
+			var more int
+			more, err = io.ReadFull(s.in, obj[n:])
+			n += more
+		}
+		return n, false, err
+	}
+	payload, want, bad := embedding.CheckHeadA1(obj) // a head beyond what was read is bad, and is read again
+	at := len(obj) - len(payload)
+	s.sum.Reset()
+	if bad == nil && at < n {
+		_, _ = s.sum.Write(obj[at:n]) // never fails
+	}
+	for n < len(obj) {
+		step := obj[n:min(len(obj), n+stepBytes)]
+		more, err := s.in.Read(step)
+		n += more
+		if err != nil {
+			return n, false, err
+		}
+		if bad == nil {
+			_, _ = s.sum.Write(step[:more])
+		}
+	}
+	return n, bad == nil && at < len(obj) && s.sum.Sum64() == want, nil
 }
 
 // landed ends the writer's hold on the memory with the verdict on the object, which is in place, or in

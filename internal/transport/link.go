@@ -47,6 +47,7 @@ type link struct {
 	mu     sync.Mutex // guards the fields below
 	err    error      // why it broke; wraps ErrPeer
 	calls  map[flight]*call
+	spare  []*call         // that nobody waits for
 	vows   map[flight]*vow // reservations
 	queue  []parcel
 	busy   bool // somebody writes to nc
@@ -73,11 +74,16 @@ func newLink(s *sender, address string, nc net.Conn, generation uint64, lends bo
 
 // begin registers f, so that answers find their way.
 func (l *link) begin(f flight) (*call, error) {
-	c := &call{answer: make(chan answer, 2)} // a grant and a complete
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
 		return nil, l.err
+	}
+	var c *call
+	if n := len(l.spare); n > 0 {
+		c, l.spare = l.spare[n-1], l.spare[:n-1]
+	} else {
+		c = &call{answer: make(chan answer, 2)} // a grant and a complete
 	}
 	l.calls[f] = c
 	return c, nil
@@ -90,6 +96,24 @@ func (l *link) end(f flight, c *call) {
 	defer l.mu.Unlock()
 	if l.calls[f] == c {
 		delete(l.calls, f)
+	}
+}
+
+// maxSpare calls are kept for later Sends.
+const maxSpare = 64
+
+// retire does end, for a caller that is through with c.
+func (l *link) retire(f flight, c *call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.calls[f] == c {
+		delete(l.calls, f)
+	}
+	for len(c.answer) > 0 { // nobody else takes any, and none comes any more
+		<-c.answer
+	}
+	if len(l.spare) < maxSpare {
+		l.spare = append(l.spare, c)
 	}
 }
 

@@ -40,7 +40,7 @@ func (s *session) takeLocked(t *ticket) (status, string) {
 	}
 	s.adoptLocked(t)
 	if t.state == waiting && t.waiters == 0 {
-		t.timer.Reset(s.r.cfg.GrantTTL)
+		s.r.idle.add(t)
 	}
 	if rm.author == nil {
 		rm.author = t

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -29,8 +30,8 @@ type receiver struct {
 	generation uint64
 	address    string
 	listeners  []net.Listener
-	// open checks an object in place. It is Protocol.Open but in tests of the frames.
-	open func(Want, []byte) (embedding.Meta, error)
+	// open checks an object in place. It is openObject but in tests of the frames.
+	open func(w Want, obj []byte, summed bool) (embedding.Meta, error)
 
 	// turn is held by the Grant at the head of the line, memory or not, so that small requests never
 	// overtake a large one. It is taken before mu and never under it.
@@ -41,9 +42,11 @@ type receiver struct {
 
 	mu       sync.Mutex // guards the fields below, all rooms and tickets; locks of arenas and outboxes may be taken under it
 	closed   bool
-	live     map[transferID]*ticket // those that a sender may still name
-	rooms    map[Want]*room         // those that a Grant may join
-	past     tombstones
+	live     map[transferID]*ticket  // those that a sender may still name
+	rooms    map[embedding.Key]*room // those that a Grant may join
+	idle     idleList                // tickets that nobody waits for
+	past     *tombstones
+	ids      *mathrand.ChaCha8 // of transfers
 	sessions map[*session]struct{}
 }
 
@@ -75,8 +78,9 @@ func newReceiver(cfg ReceiverConfig) (*receiver, error) {
 		open:       openObject,
 		turn:       semaphore.NewWeighted(1),
 		live:       make(map[transferID]*ticket),
-		rooms:      make(map[Want]*room),
-		past:       tombstones{states: make(map[transferID]ticketState)},
+		rooms:      make(map[embedding.Key]*room),
+		past:       new(tombstones),
+		ids:        mathrand.NewChaCha8(seed()),
 		sessions:   make(map[*session]struct{}),
 	}
 	if cfg.Local {
@@ -87,6 +91,7 @@ func newReceiver(cfg ReceiverConfig) (*receiver, error) {
 		r.me.Socket = name
 		r.listeners = append(r.listeners, ln)
 	}
+	r.idle.r = r
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	for _, ln := range r.listeners {
 		r.wg.Go(func() { r.accept(ln) })
@@ -94,10 +99,19 @@ func newReceiver(cfg ReceiverConfig) (*receiver, error) {
 	return r, nil
 }
 
-// openObject checks obj with the format that the want names.
-func openObject(w Want, obj []byte) (embedding.Meta, error) {
-	meta, _, err := w.Protocol.Open(obj, w.Key, w.Contract)
+// openObject checks obj with the format that the want names: all but the payload when that was summed.
+func openObject(w Want, obj []byte, summed bool) (embedding.Meta, error) {
+	open := w.Protocol.Open
+	if summed {
+		open = w.Protocol.OpenHead
+	}
+	meta, _, err := open(obj, w.Key, w.Contract)
 	return meta, err
+}
+
+func seed() (b [32]byte) {
+	rand.Read(b[:]) // never fails (crypto/rand)
+	return b
 }
 
 // newGeneration names this process. It has 53 bits, so that every JSON reader keeps it exact, and is
@@ -124,6 +138,7 @@ func (r *receiver) Close() error {
 	for s := range r.sessions {
 		s.interrupt()
 	}
+	r.idle.stop()
 	r.mu.Unlock()
 	r.stop()
 	var errs []error

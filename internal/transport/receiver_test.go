@@ -423,20 +423,20 @@ func TestCloseWhileBusy(t *testing.T) {
 	})
 }
 
-func TestTombstonesAreBounded(t *testing.T) {
-	p := tombstones{states: make(map[transferID]ticketState)}
-	id := func(i int) transferID { return transferID{byte(i), byte(i >> 8)} }
-	for i := range maxTombstones + 10 {
+func TestTombstones(t *testing.T) {
+	p := new(tombstones)
+	if _, ok := p.of(transferID{}); ok {
+		t.Error("an id that was never used is remembered")
+	}
+	id := func(i int) transferID { return transferID{byte(i), byte(i >> 8), byte(i >> 16)} }
+	for i := range 2 * nTombstones {
 		p.add(id(i), claimed)
 	}
-	if len(p.states) != maxTombstones || len(p.order) != maxTombstones {
-		t.Errorf("keeps %d and %d, want %d", len(p.states), len(p.order), maxTombstones)
+	if _, ok := p.of(id(9)); ok {
+		t.Error("an old one whose place was taken is remembered")
 	}
-	if _, ok := p.states[id(9)]; ok {
-		t.Error("the oldest was not forgotten")
-	}
-	if _, ok := p.states[id(10)]; !ok {
-		t.Error("one too many was forgotten")
+	if s, ok := p.of(id(nTombstones + 9)); !ok || s != claimed {
+		t.Errorf("got %v, %v; want claimed", s, ok)
 	}
 }
 

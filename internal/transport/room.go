@@ -71,8 +71,8 @@ func (r *receiver) stepRoomLocked(rm *room, e roomEvent, reason string, cause er
 
 // unlistLocked makes later Grants take another room.
 func (r *receiver) unlistLocked(rm *room) {
-	if r.rooms[rm.want] == rm {
-		delete(r.rooms, rm.want)
+	if r.rooms[rm.want.Key] == rm {
+		delete(r.rooms, rm.want.Key)
 	}
 }
 

@@ -33,6 +33,7 @@ type delivery struct {
 
 // run goes from state to state until the outcome is known.
 func (d *delivery) run(ctx context.Context) deliveryState {
+	defer d.recycle()
 	state, do := connecting, dial
 	for {
 		var e deliveryEvent
@@ -52,6 +53,14 @@ func (d *delivery) run(ctx context.Context) deliveryState {
 	}
 }
 
+// recycle gives the last call back.
+func (d *delivery) recycle() {
+	if d.call != nil {
+		d.link.retire(d.flight, d.call)
+		d.call = nil
+	}
+}
+
 // dial takes the connection to the receiver, or makes one.
 func (d *delivery) dial(ctx context.Context) deliveryEvent {
 	l, err := d.s.connect(ctx, d.grant.Address)
@@ -64,6 +73,7 @@ func (d *delivery) dial(ctx context.Context) deliveryEvent {
 		d.err = fmt.Errorf("%w: granted by generation %d, %d answers there", ErrGone, d.grant.Generation, l.generation)
 		return evRefused
 	}
+	d.recycle()
 	d.link = l
 	if ctx.Err() != nil { // select picks at random when both are ready
 		return d.failed(ctx, fmt.Errorf("before it was sent: %w", context.Cause(ctx)))
@@ -122,7 +132,6 @@ func (d *delivery) heard(ctx context.Context, a answer) deliveryEvent {
 	case a.status == statusFollow:
 		return evFollow
 	}
-	d.link.end(d.flight, d.call)
 	if a.status == statusComplete {
 		return evConfirmed
 	}
@@ -133,9 +142,6 @@ func (d *delivery) heard(ctx context.Context, a answer) deliveryEvent {
 
 // failed turns an error of the connection, or of waiting for one, into an event.
 func (d *delivery) failed(ctx context.Context, err error) deliveryEvent {
-	if d.link != nil && d.call != nil {
-		d.link.end(d.flight, d.call)
-	}
 	switch {
 	case errors.Is(err, ErrRefused):
 		d.err = err

@@ -74,8 +74,7 @@ type runKey struct {
 // run is a Send at work, which equal ones join.
 type run struct {
 	buf    *arena.Buf
-	joined int           // guarded by sender.mu
-	done   chan struct{} // closed when the fields below are set
+	done   chan struct{} // closed when the fields below are set; nil while nobody joined; guarded by sender.mu
 	over   bool          // its caller gave up, and nobody knows the outcome
 	reason string
 	err    error
@@ -116,12 +115,12 @@ func (s *sender) enter(key runKey, buf *arena.Buf) (r *run, leads bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.runs[key]; r != nil {
-		if r.buf == buf {
-			r.joined++
+		if r.buf == buf && r.done == nil {
+			r.done = make(chan struct{})
 		}
 		return r, false
 	}
-	r = &run{buf: buf, done: make(chan struct{})}
+	r = &run{buf: buf}
 	s.runs[key] = r
 	return r, true
 }
@@ -134,10 +133,11 @@ func (s *sender) lead(ctx context.Context, key runKey, r *run, g control.Grant) 
 	delete(s.runs, key)
 	r.over = end == givenUp
 	r.reason, r.err = d.reason, d.err
-	alone := r.joined == 0
+	joined := r.done
 	s.mu.Unlock()
-	close(r.done)
-	if end == givenUp && alone && d.link != nil {
+	if joined != nil {
+		close(joined)
+	} else if end == givenUp && d.link != nil {
 		d.link.abandon(key.flight, d.err.Error())
 	}
 	return d.reason, d.err

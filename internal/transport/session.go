@@ -12,6 +12,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
 
 	"afterimage/internal/arena"
@@ -30,6 +31,7 @@ type session struct {
 	memory  *arena.Mapping // the sender's arena; nil when it lends nothing
 	lent    *lent
 	heard   time.Time // of the last frame
+	sum     xxh3.Hasher
 
 	// Guarded by r.mu.
 	stopped  bool // the Receiver closes

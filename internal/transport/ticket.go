@@ -35,7 +35,9 @@ type ticket struct {
 	err     error    // why there is no object
 	reason  string   // the same, as metrics name it
 	waiters int
-	timer   *time.Timer // expiry; runs while nobody waits
+	// While nobody waits, in r.idle.
+	before, after *ticket
+	until         time.Time // zero when it is not there
 }
 
 // Grant implements Ticket.
@@ -63,11 +65,11 @@ func (r *receiver) stepTicketLocked(t *ticket, e ticketEvent, reason string, cau
 	t.tellSenderLocked()
 	if t.state == ready {
 		if t.waiters == 0 {
-			t.timer.Reset(r.cfg.GrantTTL)
+			r.idle.add(t)
 		}
 		return true
 	}
-	t.timer.Stop()
+	r.idle.remove(t)
 	r.n.inFlight.Dec()
 	if t.state == claimed {
 		r.n.done.Inc()
@@ -128,7 +130,7 @@ func (r *receiver) forgetLocked(t *ticket) {
 func (t *ticket) Wait(ctx context.Context) (*arena.Buf, embedding.Meta, error) {
 	t.r.mu.Lock()
 	t.waiters++
-	t.timer.Stop()
+	t.r.idle.remove(t)
 	t.r.mu.Unlock()
 
 	select {
@@ -162,7 +164,7 @@ func (t *ticket) leave() {
 	defer t.r.mu.Unlock()
 	t.waiters--
 	if t.waiters == 0 && !t.state.terminal() {
-		t.timer.Reset(t.r.cfg.GrantTTL)
+		t.r.idle.add(t)
 	}
 }
 
@@ -173,33 +175,26 @@ func (t *ticket) Cancel() {
 	t.r.stepTicketLocked(t, evCancel, "cancel", errCancelled)
 }
 
-// expire runs when the timer fires. A Wait may have begun at the same moment.
-func (t *ticket) expire() {
-	t.r.mu.Lock()
-	defer t.r.mu.Unlock()
-	if t.waiters == 0 {
-		t.r.stepTicketLocked(t, evExpire, "expire", errLate)
-	}
+// nTombstones bounds what a receiver remembers of transfers that ended, to answer late frames precisely;
+// others are answered "unknown". It is a power of two.
+const nTombstones = 8192
+
+// tombstones remembers the end states of the last transfers: each id has one place, which the next one
+// that falls on it takes over.
+type tombstones [nTombstones]struct {
+	id    transferID
+	state ticketState
 }
 
-// maxTombstones bounds what a receiver remembers of transfers that ended, to answer late frames
-// precisely; older ones are answered "unknown". 24 bytes each.
-const maxTombstones = 4096
-
-// tombstones remembers the end states of the last transfers.
-type tombstones struct {
-	states map[transferID]ticketState
-	order  []transferID // ring, oldest at at
-	at     int
-}
+func slotOf(id transferID) int { return (int(id[0]) | int(id[1])<<8) % nTombstones }
 
 func (p *tombstones) add(id transferID, s ticketState) {
-	if len(p.order) < maxTombstones {
-		p.order = append(p.order, id)
-	} else {
-		delete(p.states, p.order[p.at])
-		p.order[p.at] = id
-		p.at = (p.at + 1) % maxTombstones
-	}
-	p.states[id] = s
+	at := &p[slotOf(id)]
+	at.id, at.state = id, s
+}
+
+// of returns the state in which a transfer ended, if that is remembered.
+func (p *tombstones) of(id transferID) (ticketState, bool) {
+	at := &p[slotOf(id)]
+	return at.state, at.id == id && at.state.terminal()
 }
