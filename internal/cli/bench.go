@@ -19,6 +19,7 @@ type benchCmd struct {
 	Smoke        smokeCmd        `cmd:"" help:"What every installation should hold: a Store hit against an encode, what the gateway adds, idle memory, start time."`
 	Resolver     resolverCmd     `cmd:"" help:"What a Store hit, a partial hit and a miss cost the resolver, by size and number of objects."`
 	Publish      publishCmd      `cmd:"" help:"What a PUT costs next to a memcpy and a checksum of the same bytes, and what a request pays for it."`
+	Transport    transportCmd    `cmd:"" help:"How embeddings get to a P/D: by loan and over TCP, when memory is short, and from the Store."`
 	All          allCmd          `cmd:"" help:"Every benchmark, in one table of our figures, those of peers, and targets."`
 	Serve        serveCmd        `cmd:"" help:"Put a load on any OpenAI endpoint: time to first token and per token, goodput, where embeddings came from."`
 	Compare      compareCmd      `cmd:"" help:"Compare two results of bench serve."`
@@ -27,6 +28,7 @@ type benchCmd struct {
 	StubVLLM     stubVLLMCmd     `cmd:"" name:"stub-vllm" hidden:"" help:"vLLM workers that do no work, for measuring a gateway."`
 	ReverseProxy reverseProxyCmd `cmd:"" hidden:"" help:"The least that a proxy does, to compare a gateway with."`
 	StubWorkers  stubWorkersCmd  `cmd:"" hidden:"" help:"Workers that do no work, for measuring a gateway."`
+	StubLender   stubLenderCmd   `cmd:"" hidden:"" help:"An Encoder that only delivers, for measuring the transport."`
 }
 
 // benchFlags are those of every benchmark.

@@ -52,7 +52,6 @@ func (s *session) greet() error {
 	s.log = s.log.With("version", peer.Version)
 	me := s.r.me
 	me.Borrows = s.mapMemory(peer, src)
-	s.heard = time.Now()
 	s.answers.add(header{Type: frameHello, Generation: s.r.generation}, me.encode())
 	return nil
 }

@@ -30,7 +30,7 @@ type session struct {
 	answers *answers
 	memory  *arena.Mapping // the sender's arena; nil when it lends nothing
 	lent    *lent
-	heard   time.Time // of the last frame
+	quiet   int // reads in a row that ended without a byte
 	sum     xxh3.Hasher
 
 	// Guarded by r.mu.
@@ -153,7 +153,7 @@ func (s *session) next() (header, error) {
 			if err == nil {
 				_, err = s.in.Discard(headerBytes)
 			}
-			s.heard = s.pace.now
+			s.quiet = 0
 			return h, err
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			if err := s.silent(); err != nil {
@@ -169,16 +169,16 @@ func (s *session) next() (header, error) {
 
 // silent says whether a connection on which nothing came for a while is to be given up.
 func (s *session) silent() error {
-	now := time.Now()
-	quiet := now.Sub(s.heard)
+	s.quiet++
+	quiet := time.Duration(s.quiet) * s.r.cfg.WriterTimeout
 	s.r.mu.Lock()
 	stopped, promised := s.stopped, len(s.reserved)
 	s.r.mu.Unlock()
 	switch {
 	case stopped:
 		return net.ErrClosed
-	case promised > 0 && quiet >= s.r.cfg.WriterTimeout:
-		return fmt.Errorf("no sign of life for %v from the sender of %d transfers", quiet.Round(time.Millisecond), promised)
+	case promised > 0:
+		return fmt.Errorf("no sign of life for %v from the sender of %d transfers", s.r.cfg.WriterTimeout, promised)
 	case quiet >= s.r.cfg.IdleTimeout:
 		return fmt.Errorf("no frame for %v", s.r.cfg.IdleTimeout)
 	}
@@ -216,17 +216,16 @@ type pace struct {
 	// A silence of three quarters of the timeout may already be too long, since deadlines are moved only
 	// four times per timeout. Moving one costs about as much as a small read.
 	moved time.Time
-	now   time.Time // of the last Read
 }
 
 // Read implements io.Reader.
 func (p *pace) Read(b []byte) (int, error) {
 	timeout := p.s.r.cfg.WriterTimeout
-	if p.now = time.Now(); p.now.Sub(p.moved) >= timeout/4 {
-		if err := p.s.extend(p.now.Add(timeout)); err != nil {
+	if now := time.Now(); now.Sub(p.moved) >= timeout/4 {
+		if err := p.s.extend(now.Add(timeout)); err != nil {
 			return 0, err
 		}
-		p.moved = p.now
+		p.moved = now
 	}
 	n, err := p.s.nc.Read(b)
 	p.s.r.n.wire.Add(float64(n))

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transport
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// say writes a frame about tk without a body, or with one of text.
+func (p *rawPeer) say(typ frameType, tk *ticket, text string) header {
+	p.t.Helper()
+	h := data(tk)
+	h.Type, h.Length = typ, 0
+	p.write(appendText(nil, h, text))
+	return h
+}
+
+// reserve announces the object of tk, which must be welcome.
+func (p *rawPeer) reserve(tk *ticket) {
+	p.t.Helper()
+	p.wantAnswer(frameGrant, p.say(frameReserve, tk, ""), statusGo)
+}
+
+// deliver sends the object of tk, called name.
+func (p *rawPeer) deliver(tk *ticket, name string) {
+	p.t.Helper()
+	h := data(tk)
+	p.write(append(h.append(nil), object(p.t, name)...))
+	p.wantAck(h, statusComplete)
+}
+
+// wantMissing checks that tk fails at once, with text in the reason.
+func (w *world) wantMissing(tk *ticket, text string) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	buf, _, err := tk.Wait(ctx)
+	if buf != nil {
+		buf.Release()
+	}
+	if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), text) {
+		w.t.Errorf("got %v, want %q", err, text)
+	}
+}
+
+// wantWaiting checks that nobody has decided about tk.
+func (w *world) wantWaiting(tk *ticket) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if tk.state != waiting {
+		w.t.Errorf("the ticket is %v, want waiting", tk.state)
+	}
+}
+
+// inBubble runs a test with a receiver that has room for n objects, and two hand-made senders.
+func inBubble(t *testing.T, n int, f func(w *world, p, q *rawPeer)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, n)
+		p, q := w.raw(), w.raw()
+		f(w, p, q)
+		p.nc.Close()
+		q.nc.Close()
+		w.close()
+	})
+}
+
+// TestFollowerCompleteIsIdempotentNoop: the object of a follower that comes when another's is there is
+// confirmed and changes nothing, any number of times.
+func TestFollowerCompleteIsIdempotentNoop(t *testing.T) {
+	inBubble(t, 1, func(w *world, p, q *rawPeer) {
+		a, b := w.grant(want("x"))[0], w.grant(want("x"))[0] // one room: there is memory for one only
+		p.deliver(a, "x")
+		for range 2 {
+			h := data(b)
+			q.write(append(h.append(nil), make([]byte, h.Length)...))
+			q.wantAck(h, statusComplete)
+		}
+		w.wantDropped("duplicate", 2)
+		w.wantObject(b, object(t, "x"))
+		w.wantObject(a, object(t, "x"))
+	})
+}
+
+// TestCompleteRejectsUnknownTransfer: nothing is made up for a transfer that was never granted.
+func TestCompleteRejectsUnknownTransfer(t *testing.T) {
+	inBubble(t, 1, func(w *world, p, _ *rawPeer) {
+		tk := w.grant(want("x"))[0]
+		h := data(tk)
+		h.Transfer[0] ^= 1
+		p.write(append(h.append(nil), object(t, "x")...))
+		p.wantAck(h, statusUnknown)
+		w.wantWaiting(tk)
+	})
+}
+
+// TestNotifyCompletionsToleratesRejectedReservation: of several objects under way, one that is rejected
+// fails alone, and its error names it.
+func TestNotifyCompletionsToleratesRejectedReservation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3)
+		defer w.close()
+		s := w.sender()
+		defer s.Close()
+		tks := w.grant(want("a"), want("b"), want("c"))
+		tks[1].Cancel()
+		var wg sync.WaitGroup
+		for i, n := range []string{"a", "b", "c"} {
+			wg.Go(func() {
+				buf := w.buf(object(t, n))
+				defer buf.Release()
+				err := s.Send(t.Context(), tks[i].Grant(), buf)
+				if rejected := i == 1; rejected != errors.Is(err, ErrGone) || rejected && !strings.Contains(err.Error(), tks[i].id.String()) {
+					t.Errorf("%s: got %v", n, err)
+				}
+			})
+		}
+		wg.Wait()
+		w.wantObject(tks[0], object(t, "a"))
+		w.wantObject(tks[2], object(t, "c"))
+	})
+}
+
+// A reservation ties a transfer to the life of its sender: it fails at once when the connection ends,
+// and within WriterTimeout when nothing comes any more. Pings are a sign of life.
+func TestT06DeadSender(t *testing.T) {
+	f := func(name string, die func(*rawPeer), within time.Duration, text string) {
+		t.Helper()
+		inBubble(t, 2, func(w *world, p, q *rawPeer) {
+			tk, other := w.grant(want("a"))[0], w.grant(want("b"))[0]
+			p.reserve(tk)
+			for range 20 {
+				time.Sleep(time.Second)
+				p.wantAlive()
+			}
+			start := time.Now()
+			die(p)
+			if _, _, err := tk.Wait(context.Background()); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: got %v, want %q", name, err, text)
+			}
+			if d := time.Since(start); d > within {
+				t.Errorf("%s: took %v, want at most %v", name, d, within)
+			}
+			w.wantInUse(int64(objectBytes(testRows))) // the other's
+			q.deliver(other, "b")
+			w.wantObject(other, object(t, "b"))
+		})
+	}
+	f("death", func(p *rawPeer) { p.nc.Close() }, 0, "its sender is gone")
+	f("silence", func(*rawPeer) {}, 2*time.Second, "no sign of life for 2s")
+}
+
+// A second sender cannot take a reservation over; the same one may repeat it.
+func TestReserveIsIdempotent(t *testing.T) {
+	inBubble(t, 1, func(w *world, p, q *rawPeer) {
+		tk := w.grant(want("a"))[0]
+		p.reserve(tk)
+		p.reserve(tk)
+		q.wantAnswer(frameGrant, q.say(frameReserve, tk, ""), statusBusy)
+		p.deliver(tk, "a")
+		w.wantObject(tk, object(t, "a"))
+		q.wantAnswer(frameGrant, q.say(frameReserve, tk, ""), statusComplete)
+	})
+}
+
+// A cancel that comes before the reserve wins.
+func TestCancelBeforeReserve(t *testing.T) {
+	inBubble(t, 1, func(w *world, p, _ *rawPeer) {
+		tk := w.grant(want("a"))[0]
+		tk.Cancel()
+		p.wantAnswer(frameGrant, p.say(frameReserve, tk, ""), statusCancelled)
+	})
+}
+
+// TestReservation is the whole of a sender's promise: announced, cancelled by the receiver, ended by the
+// sender.
+func TestReservation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 4)
+		defer w.close()
+		s := w.sender()
+		defer s.Close()
+		tks := w.grant(want("wanted"), want("cancelled"), want("given up"), want("elsewhere"))
+		var vows []Reservation
+		for _, tk := range tks {
+			vows = append(vows, s.Reserve(tk.Grant()))
+		}
+		time.Sleep(20 * time.Second) // longer than the receiver's patience
+		for _, tk := range tks {
+			w.wantWaiting(tk)
+		}
+		tks[1].Cancel()
+		<-vows[1].Gone()
+		vows[2].End("the picture is broken")
+		vows[2].End("again")
+		w.wantMissing(tks[2], "its sender gave up: the picture is broken")
+		buf := w.buf(object(t, "wanted"))
+		if err := s.Send(t.Context(), tks[0].Grant(), buf); err != nil {
+			t.Error(err)
+		}
+		buf.Release()
+		vows[0].End("done") // means nothing to a transfer that is there
+		synctest.Wait()
+		w.wantObject(tks[0], object(t, "wanted"))
+		stale := tks[3].Grant()
+		stale.Generation++
+		<-s.Reserve(stale).Gone()
+		stale.Transfer = "x"
+		<-s.Reserve(stale).Gone()
+		select {
+		case <-vows[3].Gone():
+			t.Error("a transfer that is wanted is gone")
+		default:
+		}
+	})
+}
+
+// The receiver's death breaks all promises at once.
+func TestReservationOfADeadReceiver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		s := w.sender()
+		defer s.Close()
+		v := s.Reserve(w.grant(want("a"))[0].Grant())
+		synctest.Wait()
+		w.close()
+		start := time.Now()
+		<-v.Gone()
+		if d := time.Since(start); d > 0 {
+			t.Errorf("noticed after %v", d)
+		}
+	})
+}
