@@ -26,8 +26,13 @@ type breaker struct {
 	mu    sync.Mutex // guards the fields below
 	cause error      // why it is open; nil is closed
 	good  time.Time  // when it was closed last
+	told  bool       // that it is open
 	trips uint64
 }
+
+// calm is how long the Store has to be back for its next absence to be told of: a master that starts again
+// comes and goes for a moment.
+const calm = 10 * time.Second
 
 // trip opens it, for a call that began then. One that began before the breaker closed says nothing new: with
 // a dead master it takes seconds to fail.
@@ -39,7 +44,9 @@ func (b *breaker) trip(began time.Time, cause error) {
 	}
 	if b.cause == nil {
 		b.trips++
-		b.log.Warn(msgAway, "cause", cause)
+		if b.told = time.Since(b.good) > calm; b.told {
+			b.log.Warn(msgAway, "cause", cause)
+		}
 	}
 	b.cause = cause
 }
@@ -48,11 +55,13 @@ func (b *breaker) trip(began time.Time, cause error) {
 func (b *breaker) reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.cause != nil {
-		b.log.Info(msgHere)
-		b.good = time.Now()
+	if b.cause == nil {
+		return
 	}
-	b.cause = nil
+	if b.told {
+		b.log.Info(msgHere)
+	}
+	b.cause, b.good = nil, time.Now()
 }
 
 // open returns why calls are refused, or nil.

@@ -5,6 +5,7 @@ package mooncake
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -158,7 +159,8 @@ func TestBreaker(t *testing.T) {
 
 // A call that began before the Store was back, and fails after it, opens nothing.
 func TestLateFailureOpensNothing(t *testing.T) {
-	b := breaker{log: quiet}
+	var log logbook
+	b := breaker{log: slog.New(&log)}
 	began, away := time.Now(), errors.New("away")
 	b.trip(began, away)
 	b.reset()
@@ -166,10 +168,12 @@ func TestLateFailureOpensNothing(t *testing.T) {
 	if err := b.open(); err != nil || b.tripped() != 1 {
 		t.Errorf("%v after %d trips, want a closed breaker and one", err, b.tripped())
 	}
-	b.trip(time.Now(), away)
+	b.trip(time.Now(), away) // so soon, it is no news
 	if b.open() == nil || b.tripped() != 2 {
 		t.Error("a failure of a later call does not open it")
 	}
+	b.reset()
+	log.said(t, map[string]int{msgAway: 1, msgHere: 1})
 }
 
 // A heartbeat with status 0 says that mooncake_client lost its master.

@@ -237,7 +237,16 @@ func TestStorageNodeStandsStill(t *testing.T) {
 		t.Errorf("the client gave up: %v", err)
 	}
 	node.Signal(syscall.SIGCONT)
-	eventually(t, "the object is read once its key is trusted", func() bool { return get(t, c, key(1), size, 1) == nil })
+	var last error
+	t.Cleanup(func() {
+		if last != nil {
+			t.Logf("the last answer for the object: %v", last)
+		}
+	})
+	eventually(t, "the object is read once its key is trusted", func() bool {
+		last = get(t, c, key(1), size, 1)
+		return last == nil
+	})
 }
 
 // A mooncake_client that stands still holds nobody up beyond its ctx, and what it was doing is in
