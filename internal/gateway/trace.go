@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -63,7 +64,7 @@ func (t *trace) item(m *image, encoder string, a control.EncodedItem) {
 
 // held notes what needs no Encoder.
 func (t *trace) held(m *image, a control.PreparedItem) {
-	t.add(m, control.TraceItem{Source: a.Source, Rows: a.Rows, Bytes: a.Bytes})
+	t.add(m, control.TraceItem{Source: a.Source, Rows: cmp.Or(a.Rows, m.geo.Rows), Bytes: a.Bytes})
 }
 
 // arrived takes in P/D's word on how embeddings came.

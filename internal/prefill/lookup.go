@@ -119,12 +119,13 @@ func (p *Prefill) take(ctx context.Context, items []control.PrepareItem, which [
 			h.buf.Release()
 		case h.buf.Foreign():
 			out[which[n]] = supply{found: h, source: control.SourceStore}
-		case p.cfg.Residents.on(): // a copy is in our own memory, not to be held while grants are waited for
-			p.cfg.Residents.keep(it.Key, h)
-			h.buf.Release()
-		default:
+		default: // a copy is in our own memory, better not held while grants are waited for
 			h.checked = true
-			out[which[n]] = supply{found: h, source: control.SourceStore}
+			if p.cfg.Residents.keep(it.Key, h); p.cfg.Residents.has(it.Key) {
+				h.buf.Release()
+			} else {
+				out[which[n]] = supply{found: h, source: control.SourceStore}
+			}
 		}
 	}
 }
