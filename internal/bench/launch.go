@@ -46,11 +46,12 @@ var gatewayLine = regexp.MustCompile(`^gateway +(\S+:[0-9]+) +([0-9]+) `)
 // readyLine is the last line of a start that went well.
 const readyLine = "afterimage is ready"
 
-// up starts a fleet of the demo model with two Encoders, one thread per role, on free ports.
-func (l launcher) up(ctx context.Context) (*running, error) {
+// up starts a fleet of the demo model with two Encoders, one thread per role, on free ports. more are further
+// flags.
+func (l launcher) up(ctx context.Context, more ...string) (*running, error) {
 	f := &running{}
 	start := time.Now()
-	args := []string{"up", "--listen", "127.0.0.1:0", "--encoders", "2", "--threads", "1"}
+	args := append([]string{"up", "--listen", "127.0.0.1:0", "--encoders", "2", "--threads", "1"}, more...)
 	var err error
 	f.child, err = startChild("afterimage up", l.binary, args, l.env, func(line string) bool {
 		if m := gatewayLine.FindStringSubmatch(line); m != nil {

@@ -25,12 +25,12 @@ type allCmd struct {
 
 // Help is shown below the command's own line.
 func (*allCmd) Help() string {
-	return "Runs resolver, publish, transport, gateway, decode, relay, smoke and reassignment one after the other, and prints what each is held to: our figure, the peer's, the ratio and the target. " +
+	return "Runs resolver, publish, transport, gateway, decode, relay, overlap, smoke and reassignment one after the other, and prints what each is held to: our figure, the peer's, the ratio and the target. " +
 		"It takes about half an hour and wants a quiet machine."
 }
 
 // inAll are the benchmarks of bench all, in their order.
-var inAll = []string{"resolver", "publish", "transport", "gateway", "decode", "relay", "smoke", "reassignment"}
+var inAll = []string{"resolver", "publish", "transport", "gateway", "decode", "relay", "overlap", "smoke", "reassignment"}
 
 // Run is called by the parser.
 func (c *allCmd) Run(a *app) error {
