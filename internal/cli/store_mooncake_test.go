@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"afterimage/internal/arena"
 	"afterimage/internal/config"
@@ -26,7 +27,7 @@ type moonRig struct {
 
 func newMoonRig(t *testing.T) *moonRig {
 	t.Helper()
-	r := &moonRig{Mooncake: testkit.StartMooncake(t, testkit.MooncakeConfig{})}
+	r := &moonRig{Mooncake: testkit.StartMooncake(t, testkit.MooncakeConfig{LeaseTTL: 200 * time.Millisecond})}
 	a, err := arena.New(arena.Config{Name: "rig", Bytes: 1 << 20, Mapped: true})
 	if err != nil {
 		t.Fatal(err)

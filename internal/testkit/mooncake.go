@@ -28,7 +28,7 @@ const EnvMooncake = "AFTERIMAGE_MOONCAKE"
 // MooncakeConfig sets up the servers of a test. Zero values mean the default, which each field names.
 type MooncakeConfig struct {
 	SegmentBytes int64         // memory of the host's mooncake_client; 256 MiB, and none when negative
-	LeaseTTL     time.Duration // how long a read protects an object; 200 ms
+	LeaseTTL     time.Duration // how long a read protects an object, and may take; 5 s
 	ClientTTL    time.Duration // when the master gives up a silent storage node; 30 s
 }
 
@@ -57,7 +57,7 @@ func StartMooncake(t testing.TB, cfg MooncakeConfig) *Mooncake {
 func StartMooncakeMaster(t testing.TB, cfg MooncakeConfig) *Mooncake {
 	t.Helper()
 	cfg.SegmentBytes = cmp.Or(cfg.SegmentBytes, 256<<20)
-	cfg.LeaseTTL = cmp.Or(cfg.LeaseTTL, 200*time.Millisecond)
+	cfg.LeaseTTL = cmp.Or(cfg.LeaseTTL, 5*time.Second)
 	cfg.ClientTTL = cmp.Or(cfg.ClientTTL, 30*time.Second)
 	m := &Mooncake{t: t, dir: MooncakeDir(t), cfg: cfg, rpc: FreePort(t), metrics: FreePort(t)}
 	m.Master = StartProcess(t, "mooncake_master", func() *exec.Cmd {

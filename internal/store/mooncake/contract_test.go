@@ -61,7 +61,7 @@ func (s scoped) Remove(ctx context.Context, keys []embedding.Key) error {
 // short here.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	m := testkit.StartMooncake(t, testkit.MooncakeConfig{})
+	m := testkit.StartMooncake(t, testkit.MooncakeConfig{LeaseTTL: 200 * time.Millisecond})
 	var n atomic.Int64
 	testkit.StoreContract(t, func(t *testing.T) testkit.StoreUnderTest {
 		a := newArena(t, 16<<20)

@@ -344,7 +344,7 @@ func TestMappingLost(t *testing.T) {
 func TestStoreFull(t *testing.T) {
 	t.Parallel()
 	const segment, n, size = 32 << 20, 60, 1 << 20
-	m := testkit.StartMooncake(t, testkit.MooncakeConfig{SegmentBytes: segment})
+	m := testkit.StartMooncake(t, testkit.MooncakeConfig{SegmentBytes: segment, LeaseTTL: 200 * time.Millisecond})
 	a := newArena(t, 16<<20)
 	c := open(t, Config{Addr: m.Addr()}, a)
 	stored := 0
