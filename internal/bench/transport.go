@@ -24,7 +24,7 @@ const (
 	maxHeapGrowth  = 1024 // from the smallest to the largest size
 	maxReadyUSHit  = 60   // of a Store hit on loan
 	maxStoreRatio  = 1.3  // of a memcpy, for a Store hit that is copied
-	maxOvertaking  = 0.1  // of all transfers that wait for memory
+	maxOvertaking  = 0.1  // of all pairs of transfers that wait for memory
 	framesPerOwner = 1 << 10
 )
 

@@ -51,7 +51,7 @@ func TestTransportBench(t *testing.T) {
 	}
 	for _, name := range []string{
 		"4KiB on loan; p50 us, reserve to ready", "64KiB over TCP; p50 us per transfer", "64KiB over TCP; heap bytes per transfer",
-		"16 x 4KiB through memory for 4; furthest out of order, of all", "Store hit, 2x4KiB on loan; p50 us to ready",
+		"16 x 4KiB through memory for 4; pairs that changed their order, of all, worst run", "Store hit, 2x4KiB on loan; p50 us to ready",
 	} {
 		if r, ok := got[name]; !ok || r.OK == nil {
 			t.Errorf("no checked row %q", name)
@@ -79,4 +79,16 @@ func TestOrder(t *testing.T) {
 	if len(b) != orderBytes || b[0] != 7 || b[4] != 1 || b[8] != 2 || b[16] != 3 || b[39] != 15 {
 		t.Errorf("got % x", b)
 	}
+}
+
+func TestDisorder(t *testing.T) {
+	f := func(pairs float64, furthest int, places ...int) {
+		t.Helper()
+		if p, n := disorder(places); p != pairs || n != furthest {
+			t.Errorf("%v: got %v and %d, want %v and %d", places, p, n, pairs, furthest)
+		}
+	}
+	f(0, 0, 0, 1, 2, 3)
+	f(1, 3, 3, 2, 1, 0)
+	f(1./3, 2, 2, 0, 1, 3)
 }

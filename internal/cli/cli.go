@@ -69,6 +69,7 @@ var groups = []kong.Group{
 	{Key: "model", Title: "Model:"},
 	{Key: "engine", Title: "Engine:"},
 	{Key: "delivery", Title: "Delivery:"},
+	{Key: "transport", Title: "Data connections:"},
 	{Key: "media", Title: "Images:"},
 	{Key: "store", Title: "Store:"},
 	{Key: "encoder", Title: "Encoders:"},

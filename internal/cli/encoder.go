@@ -18,18 +18,18 @@ import (
 	"afterimage/internal/media"
 	"afterimage/internal/publish"
 	"afterimage/internal/resolve"
-	"afterimage/internal/transport"
 )
 
 // encoderCmd runs an Encoder.
 type encoderCmd struct {
-	Own      config.Encoder  `embed:"" group:"role"`
-	Model    config.Model    `embed:"" group:"model"`
-	Engine   config.Engine   `embed:"" group:"engine"`
-	Media    config.Media    `embed:"" group:"media"`
-	Store    config.Store    `embed:"" prefix:"store-" group:"store"`
-	Mooncake config.Mooncake `embed:"" prefix:"mooncake-" group:"store"`
-	common   `embed:""`
+	Own       config.Encoder   `embed:"" group:"role"`
+	Model     config.Model     `embed:"" group:"model"`
+	Engine    config.Engine    `embed:"" group:"engine"`
+	Media     config.Media     `embed:"" group:"media"`
+	Store     config.Store     `embed:"" prefix:"store-" group:"store"`
+	Mooncake  config.Mooncake  `embed:"" prefix:"mooncake-" group:"store"`
+	Transport config.Transport `embed:"" prefix:"transport-" group:"transport"`
+	common    `embed:""`
 }
 
 // Run is called by the parser.
@@ -131,10 +131,7 @@ func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.E
 		return nil, err
 	}
 	parts.add(func() error { resolver.Wait(); return nil })
-	sender, err := transport.NewSender(transport.SenderConfig{
-		Engine: spec.Engine, Cols: spec.Cols, DType: spec.DType, Version: version, Arena: memory,
-		Logger: p.log, Metrics: transport.NewMetrics(p.registry),
-	})
+	sender, err := newSender(cfg.Transport, p, spec, memory)
 	if err != nil {
 		return nil, err
 	}

@@ -19,13 +19,14 @@ import (
 
 // prefillCmd runs a prefill worker.
 type prefillCmd struct {
-	Own      config.Prefill  `embed:"" group:"role"`
-	Model    config.Model    `embed:"" group:"model"`
-	Engine   config.Engine   `embed:"" group:"engine"`
-	Delivery config.Delivery `embed:"" group:"delivery"`
-	Store    config.Store    `embed:"" prefix:"store-" group:"store"`
-	Mooncake config.Mooncake `embed:"" prefix:"mooncake-" group:"store"`
-	common   `embed:""`
+	Own       config.Prefill   `embed:"" group:"role"`
+	Model     config.Model     `embed:"" group:"model"`
+	Engine    config.Engine    `embed:"" group:"engine"`
+	Delivery  config.Delivery  `embed:"" group:"delivery"`
+	Transport config.Transport `embed:"" prefix:"transport-" group:"transport"`
+	Store     config.Store     `embed:"" prefix:"store-" group:"store"`
+	Mooncake  config.Mooncake  `embed:"" prefix:"mooncake-" group:"store"`
+	common    `embed:""`
 }
 
 // Run is called by the parser.
@@ -91,8 +92,12 @@ func newPrefill(ctx context.Context, cfg config.Config, p *process, eng engine.T
 	kept := cache.NewWith(cache.Config{MaxBytes: int64(own.ResidentBytes), Arena: memory})
 	parts.add(func() error { kept.Close(); return nil })
 	residents := &prefill.Residents{Cache: kept}
+	tls, err := tlsFiles(cfg.Transport).Load()
+	if err != nil {
+		return nil, err
+	}
 	receiver, err := transport.NewReceiver(transport.ReceiverConfig{
-		Arena: memory, Evict: residents.Evict, Listener: p.data, Local: true,
+		Arena: memory, Evict: residents.Evict, Listener: p.data, Local: cfg.Transport.Loans, TLS: tls,
 		Engine: spec.Engine, Cols: spec.Cols, DType: spec.DType, Version: version,
 		GrantTTL: time.Duration(own.PrepareTimeout), Logger: p.log, Metrics: transport.NewMetrics(p.registry),
 	})

@@ -31,18 +31,19 @@ const upDrain = 2 * time.Second
 
 // upCmd runs a fleet.
 type upCmd struct {
-	Model    config.Model    `embed:"" group:"model"`
-	Up       config.Up       `embed:"" group:"fleet"`
-	Engine   config.Engine   `embed:"" group:"engine"`
-	Gateway  config.Gateway  `embed:"" group:"gateway"`
-	Delivery config.Delivery `embed:"" group:"delivery"`
-	Media    config.Media    `embed:"" group:"media"`
-	Kind     string          `name:"store" key:"store.kind" placeholder:"KIND" group:"store" help:"Short for --store-kind: ram, mooncake or none."`
-	Store    config.Store    `embed:"" prefix:"store-" group:"store"`
-	Mooncake config.Mooncake `embed:"" prefix:"mooncake-" group:"store"`
-	Encoder  config.Encoder  `embed:"" prefix:"encoder-" group:"encoder"`
-	Prefill  config.Prefill  `embed:"" prefix:"prefill-" group:"prefill"`
-	common   `embed:""`
+	Model     config.Model     `embed:"" group:"model"`
+	Up        config.Up        `embed:"" group:"fleet"`
+	Engine    config.Engine    `embed:"" group:"engine"`
+	Gateway   config.Gateway   `embed:"" group:"gateway"`
+	Delivery  config.Delivery  `embed:"" group:"delivery"`
+	Transport config.Transport `embed:"" prefix:"transport-" group:"transport"`
+	Media     config.Media     `embed:"" group:"media"`
+	Kind      string           `name:"store" key:"store.kind" placeholder:"KIND" group:"store" help:"Short for --store-kind: ram, mooncake or none."`
+	Store     config.Store     `embed:"" prefix:"store-" group:"store"`
+	Mooncake  config.Mooncake  `embed:"" prefix:"mooncake-" group:"store"`
+	Encoder   config.Encoder   `embed:"" prefix:"encoder-" group:"encoder"`
+	Prefill   config.Prefill   `embed:"" prefix:"prefill-" group:"prefill"`
+	common    `embed:""`
 }
 
 // Help is shown below the command's own line.

@@ -34,6 +34,9 @@ func (c *checker) shared() {
 		c.atMost("up.encoders", int64(cfg.Up.Encoders), maxEncoders, "each is a process with memory of its own")
 		c.duration("up.start_timeout", cfg.Up.StartTimeout, time.Second)
 	}
+	if c.is(RoleUp, RoleEncoder, RolePrefill) {
+		c.transport(&cfg.Transport)
+	}
 	if c.is(RoleUp, RolePrefill) {
 		c.oneOf("delivery.mode", cfg.Delivery.Mode, DeliveryDirect, DeliveryP2P)
 	}
@@ -45,6 +48,27 @@ func (c *checker) shared() {
 	if c.is(RoleUp, RoleEncoder, RolePrefill) {
 		c.engine(&cfg.Engine)
 		c.model(&cfg.Model)
+	}
+}
+
+// transport checks that TLS is either whole or not there: half of it would look encrypted and not be.
+func (c *checker) transport(t *Transport) {
+	files := []struct{ key, path, what string }{
+		{"transport.tls_cert", t.TLSCert, "a certificate in PEM"},
+		{"transport.tls_key", t.TLSKey, "its private key in PEM"},
+		{"transport.tls_ca", t.TLSCA, "the authorities' certificates in PEM"},
+	}
+	on := t.TLSCert != "" || t.TLSKey != "" || t.TLSCA != ""
+	for _, f := range files {
+		switch {
+		case f.path != "":
+			c.file(f.key, f.path, f.what)
+		case on:
+			c.fault(f.key, "missing, while other files of TLS are named; name %s, or none of them", f.what)
+		}
+	}
+	if t.TLSName != "" && !on {
+		c.fault("transport.tls_name", "there is no TLS that it would be checked with; set transport.tls_cert, tls_key and tls_ca, or leave it empty")
 	}
 }
 

@@ -10,19 +10,20 @@ import (
 
 // Config is the configuration of every role. A role reads its own table and the shared ones.
 type Config struct {
-	Model    Model    `toml:"model"`
-	Engine   Engine   `toml:"engine"`
-	Store    Store    `toml:"store"`
-	Mooncake Mooncake `toml:"mooncake"`
-	Encoder  Encoder  `toml:"encoder"`
-	Prefill  Prefill  `toml:"prefill"`
-	Gateway  Gateway  `toml:"gateway"`
-	Delivery Delivery `toml:"delivery"`
-	VLLM     VLLM     `toml:"vllm"`
-	Media    Media    `toml:"media"`
-	Up       Up       `toml:"up"`
-	Server   Server   `toml:"server"`
-	Log      Log      `toml:"log"`
+	Model     Model     `toml:"model"`
+	Engine    Engine    `toml:"engine"`
+	Store     Store     `toml:"store"`
+	Mooncake  Mooncake  `toml:"mooncake"`
+	Encoder   Encoder   `toml:"encoder"`
+	Prefill   Prefill   `toml:"prefill"`
+	Gateway   Gateway   `toml:"gateway"`
+	Delivery  Delivery  `toml:"delivery"`
+	Transport Transport `toml:"transport"`
+	VLLM      VLLM      `toml:"vllm"`
+	Media     Media     `toml:"media"`
+	Up        Up        `toml:"up"`
+	Server    Server    `toml:"server"`
+	Log       Log       `toml:"log"`
 }
 
 // Model names the pair of model files.
@@ -137,6 +138,15 @@ type Gateway struct {
 	SilenceLimit     Duration `toml:"silence_limit" key:"gateway.silence_limit" placeholder:"TIME" help:"How long a worker that holds a call may show no sign of life (frozen, host gone) before the call is cut and repaired, or ends in an error once its answer has begun."`
 }
 
+// Transport configures the data connections from Encoders to prefill workers.
+type Transport struct {
+	Loans   bool   `toml:"loans" key:"transport.loans" negatable:"" help:"Hand embeddings over by reference where both workers are on one host; false copies them through a connection. Encoders and prefill workers read the table."`
+	TLSCert string `toml:"tls_cert" key:"transport.tls_cert" placeholder:"FILE" help:"This worker's certificate, in PEM. With tls_key and tls_ca, data connections between hosts are encrypted, and both ends show a certificate. Set all three or none, on all workers."`
+	TLSKey  string `toml:"tls_key" key:"transport.tls_key" placeholder:"FILE" help:"The certificate's private key, in PEM."`
+	TLSCA   string `toml:"tls_ca" key:"transport.tls_ca" placeholder:"FILE" help:"Certificates of the authorities that the other end's certificate must come from, in PEM."`
+	TLSName string `toml:"tls_name" key:"transport.tls_name" placeholder:"NAME" help:"DNS name in the certificates of prefill workers. Empty: the host of their data address."`
+}
+
 // Delivery says how embeddings come to prefill workers.
 type Delivery struct {
 	Mode    string `toml:"mode" key:"delivery.mode" name:"delivery" placeholder:"MODE" help:"direct: prefill workers read the Store themselves, and Encoders only see what is not in it. p2p: Encoders read the Store and forward what they find. Prefill workers read it."`
@@ -219,10 +229,11 @@ func DefaultConfig() Config {
 			ECConsumerDPSize: 1, DecodeRetries: 1, ProbeInterval: Seconds(5 * time.Second), ProbeTimeout: Seconds(2 * time.Second),
 			FailThreshold: 3, EvictedTTL: Seconds(900 * time.Second), Fetch: "gateway", ShortNames: true,
 		},
-		Delivery: Delivery{Mode: DeliveryDirect, Overlap: true},
-		Media:    Media{MaxImageBytes: 20 * MiB, MaxImagePixels: 50_000_000},
-		Up:       Up{Encoders: 2, StartTimeout: Duration(2 * time.Minute)},
-		Server:   Server{Drain: Duration(30 * time.Second)},
-		Log:      Log{Level: "info", Format: "text"},
+		Delivery:  Delivery{Mode: DeliveryDirect, Overlap: true},
+		Transport: Transport{Loans: true},
+		Media:     Media{MaxImageBytes: 20 * MiB, MaxImagePixels: 50_000_000},
+		Up:        Up{Encoders: 2, StartTimeout: Duration(2 * time.Minute)},
+		Server:    Server{Drain: Duration(30 * time.Second)},
+		Log:       Log{Level: "info", Format: "text"},
 	}
 }

@@ -298,6 +298,8 @@ func TestValidate(t *testing.T) {
 	f(RolePrefill, "prefill.data_listen", "[::]:8201", "Encoders can reach")
 	f(RolePrefill, "prefill.data_listen", ":8201", "Encoders can reach")
 	f(RolePrefill, "prefill.data_listen", "worker.example:8201")
+	f(RoleEncoder, "transport.tls_cert", "/does/not/exist.pem", "no such file", "transport.tls_key", "or none of them")
+	f(RolePrefill, "transport.tls_name", "workers", "no TLS")
 	f(RoleUp, "model.path", "/does/not/exist.gguf", "no such file", "GGUF")
 	f(RoleUp, "model.path", t.TempDir(), "not a file")
 	f(RolePrefill, "model.path", there)

@@ -3,6 +3,7 @@
 package transport
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,11 @@ func (s *session) greet() error {
 	}
 	if s.near != nil {
 		if err := sameUser(s.near); err != nil {
+			return err
+		}
+	}
+	if secure, ok := s.nc.(*tls.Conn); ok {
+		if err := handshake(secure); err != nil {
 			return err
 		}
 	}
@@ -54,6 +60,19 @@ func (s *session) greet() error {
 	me.Borrows = s.mapMemory(peer, src)
 	s.answers.add(header{Type: frameHello, Generation: s.r.generation}, me.encode())
 	return nil
+}
+
+// handshake ends in ErrRefused for a peer that does not fit. One that does not speak TLS is told so in
+// its own tongue.
+func handshake(nc *tls.Conn) error {
+	err := nc.Handshake()
+	var plain tls.RecordHeaderError
+	if errors.As(err, &plain) && plain.Conn != nil {
+		const why = "receiver: this process takes TLS only, the peer came without"
+		_, _ = plain.Conn.Write(appendText(nil, header{Type: frameHello, Status: statusRefused}, why))
+		return fmt.Errorf("%w: %s", ErrRefused, why)
+	}
+	return fitsTLS(err)
 }
 
 // mapMemory maps the arena of a sender that shows it. Without, it copies: callers need not know.

@@ -57,6 +57,9 @@ func (s *sender) tlsFor(address string) *tls.Config {
 
 // fitsTLS makes an error of the handshake one of peers that do not fit: no retry mends a certificate.
 func fitsTLS(err error) error {
+	if err == nil {
+		return nil
+	}
 	var record tls.RecordHeaderError
 	var alert tls.AlertError
 	var cert *tls.CertificateVerificationError
