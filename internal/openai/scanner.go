@@ -79,6 +79,9 @@ func (s *scanner) peek() byte {
 func (s *scanner) fail(at int, why string) error {
 	runes, from := 0, 0
 	for _, t := range s.tapped {
+		if t.end > at { // the fault is told where the string begins, or lies in it
+			t.start, t.end = min(t.start, at), at
+		}
 		runes += utf8.RuneCount(s.b[from:t.start]) + t.end - t.start
 		from = t.end
 	}
