@@ -50,9 +50,9 @@ test: deps deps-test deps-mooncake build ## run all tests, then those with gorou
 	echo "test: all $$($(GO) list ./... | wc -l) packages pass ($$((SECONDS - from)) s)"
 
 .PHONY: test-vllm
-test-vllm: deps deps-mooncake ## read objects of vLLM's own code and have it read ours, bit by bit (after make peers)
+test-vllm: deps deps-mooncake ## hold objects against vLLM's own code, and the gateway against its proxy before real vLLM workers (after make peers)
 	@[ -f .cache/peers/venv/installed.txt ] || { echo "test-vllm: vLLM is not installed: run make peers" >&2; exit 1; }
-	@echo "test-vllm: real are vLLM's configuration, hasher, resolver, publisher and Store client, Mooncake, and all of Afterimage; no vLLM engine runs"
+	@echo "test-vllm: real are vLLM's configuration, hasher, resolver, publisher and Store client, Mooncake, and all of Afterimage; TestVLLMWorkers also runs vLLM's engines (some minutes, 8 GiB)"
 	@$(GO) test -tags vllm -count=1 -v -timeout $(TEST_TIMEOUT) -run 'TestVLLM' ./internal/system
 
 .PHONY: race

@@ -15,6 +15,24 @@ type Digest [32]byte
 // DigestOf returns the digest of a whole file.
 func DigestOf(file []byte) Digest { return blake3.Sum256(file) }
 
+// Digester computes the Digest of a file that comes in pieces. The zero value is ready for the first.
+type Digester struct{ h *blake3.Hasher }
+
+// Write takes the next piece.
+func (d *Digester) Write(piece []byte) {
+	if d.h == nil {
+		d.h = blake3.New()
+	}
+	_, _ = d.h.Write(piece) // never fails
+}
+
+// Digest returns the digest of what was written.
+func (d *Digester) Digest() (sum Digest) {
+	d.Write(nil)
+	d.h.Sum(sum[:0])
+	return sum
+}
+
 // String returns the digest as 64 lower-case hex digits.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 

@@ -76,8 +76,11 @@ func (g *Gateway) loadImages(ctx context.Context, parts []openai.MediaPart) (ima
 // loadImage gets and inspects the file of one part.
 func (g *Gateway) loadImage(ctx context.Context, p openai.MediaPart, left *allowance) (*image, error) {
 	var file []byte
+	var digest embedding.Digest
 	var err error
-	if media.IsDataURL(p.URL) {
+	if r, ok := p.Tap.(*media.Reception); ok && r.Took() {
+		file, digest, err = r.File()
+	} else if media.IsDataURL(p.URL) {
 		if int64(len(p.URL)/4*3) > g.cfg.Limits.MaxBytes+1024 {
 			return nil, openai.BadRequest("", "the image is larger than %d bytes", g.cfg.Limits.MaxBytes)
 		}
@@ -95,7 +98,10 @@ func (g *Gateway) loadImage(ctx context.Context, p openai.MediaPart, left *allow
 	if err != nil {
 		return nil, err
 	}
-	return &image{file: file, info: info, digest: embedding.DigestOf(file)}, nil
+	if digest == (embedding.Digest{}) {
+		digest = embedding.DigestOf(file)
+	}
+	return &image{file: file, info: info, digest: digest}, nil
 }
 
 // fetch gets a file of at most what is left for this request. Fetches side by side may each take that

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"afterimage/internal/control"
+	"afterimage/internal/media"
 	"afterimage/internal/openai"
 	"afterimage/internal/proxy"
 )
@@ -101,13 +102,21 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, req *request, ou
 
 // read takes the body in, finds the media parts and loads their files.
 func (g *Gateway) read(w http.ResponseWriter, r *http.Request, req *request) error {
-	body, err := proxy.TakeBody(w, r, g.bodyLimits())
+	in, err := proxy.NewIntake(w, r, g.bodyLimits())
 	if err != nil {
 		return err
 	}
-	req.scan, err = openai.Scan(body.Bytes(), openai.ScanLimits{MaxImages: g.cfg.MaxImages})
+	// Pictures are decoded and digested while they come.
+	var bad error
+	req.scan, bad = openai.ScanFrom(in, openai.ScanLimits{MaxImages: g.cfg.MaxImages, Tap: func() openai.Tap { return media.NewReception() }})
+	// The rest is read even if it is of no use: who is still sending hears no answer.
+	body, err := in.Rest()
 	if err != nil {
 		return err
+	}
+	if bad != nil {
+		body.Release()
+		return bad
 	}
 	req.trace.stage("read")
 	snap := g.fleet.snapshot()

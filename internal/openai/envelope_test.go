@@ -40,7 +40,7 @@ type spoiler struct {
 	takes bool
 }
 
-func (s *spoiler) Piece(b []byte) {
+func (s *spoiler) Piece(b []byte, _ bool) {
 	s.seen.Write(b)
 	if s.takes {
 		for i := range b {

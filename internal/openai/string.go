@@ -19,8 +19,8 @@ type text struct {
 // Tap sees the URL of a media part while the scanner passes it, and so while the body comes in.
 type Tap interface {
 	// Piece is called with what the URL holds, in order. Pieces are printable ASCII. The tap may write
-	// over what it has seen.
-	Piece(b []byte)
+	// over what it has seen, unless that is copied: what an escape stands for.
+	Piece(b []byte, copied bool)
 	// End is called at the end of the URL; whole is false if it holds anything but printable ASCII, of
 	// which and of what follows the tap has seen nothing.
 	End(whole bool)
@@ -102,7 +102,7 @@ func (s *scanner) see(start, from, to int) bool {
 		return false
 	}
 	if s.tap != nil && to > from {
-		s.tap.Piece(s.b[from:to])
+		s.tap.Piece(s.b[from:to], false)
 		s.mark(start, to)
 	}
 	return true
@@ -115,7 +115,7 @@ func (s *scanner) seeEscape(start, at, n int) int {
 	if !printable(v) {
 		return at
 	}
-	s.tap.Piece(v)
+	s.tap.Piece(v, true)
 	s.mark(start, at+n)
 	return -1
 }

@@ -26,7 +26,7 @@ type urlDigest struct {
 func newURLDigest() openai.Tap { return &urlDigest{hash: sha256.New()} }
 
 // Piece implements openai.Tap.
-func (d *urlDigest) Piece(b []byte) { d.hash.Write(b) }
+func (d *urlDigest) Piece(b []byte, _ bool) { d.hash.Write(b) }
 
 // End implements openai.Tap.
 func (d *urlDigest) End(whole bool) { d.whole = whole }
