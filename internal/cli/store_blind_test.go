@@ -103,6 +103,7 @@ func TestMooncakeIsNotLookedInto(t *testing.T) {
 		{[]string{"--mooncake-client", "127.0.0.1:2"}, "mooncake", "no mooncake_client answers at 127.0.0.1:2"},
 		{[]string{"--store-kind", "mooncake", "--path", r.path}, "ram", "no mooncake_client answers at 127.0.0.1:1"},
 		{[]string{"--mooncake-client", "127.0.0.1:2"}, "ram", "add --store-kind mooncake"},
+		{[]string{"--store-kind", "none"}, "ram", "--store-kind none: write ram or mooncake"},
 	} {
 		var out, errs bytes.Buffer
 		p := Program{Args: append([]string{"store", "ls"}, c.args...), Stdout: &out, Stderr: &errs,

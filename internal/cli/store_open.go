@@ -40,6 +40,8 @@ func (s *storeAt) find(a *app) (*shelfTool, error) {
 	}
 	byPath := l.Source("store.path") != "default"
 	switch {
+	case s.Kind != "" && s.Kind != config.StoreRAM && s.Kind != config.StoreMooncake:
+		return nil, usageError{fmt.Errorf("--store-kind %s: write %s or %s", s.Kind, config.StoreRAM, config.StoreMooncake)}
 	case l.Store.Kind == config.StoreMooncake && (!byPath || s.Kind != ""):
 		return mooncakeShelf(l, a.Env, true)
 	case l.Store.Kind != config.StoreMooncake && s.Client != "":
