@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // Machine describes what a benchmark ran on, in one line.
@@ -35,4 +37,13 @@ func machineLoad() float64 {
 	first, _, _ := strings.Cut(string(b), " ")
 	v, _ := strconv.ParseFloat(first, 64)
 	return v
+}
+
+// processCPU returns the CPU time of this process, all threads together.
+func processCPU() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

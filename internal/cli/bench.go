@@ -21,6 +21,7 @@ type benchCmd struct {
 	Publish      publishCmd      `cmd:"" help:"What a PUT costs next to a memcpy and a checksum of the same bytes, and what a request pays for it."`
 	Transport    transportCmd    `cmd:"" help:"How embeddings get to a P/D: by loan and over TCP, when memory is short, and from the Store."`
 	Overlap      overlapCmd      `cmd:"" help:"What it brings that a prefill worker begins with a prompt while Encoders work on its pictures (modelled accelerator)."`
+	Decode       decodeCmd       `cmd:"" help:"What continuous batching costs, next to a bare loop over the same sequences, and how soon first tokens come."`
 	All          allCmd          `cmd:"" help:"Every benchmark, in one table of our figures, those of peers, and targets."`
 	Serve        serveCmd        `cmd:"" help:"Put a load on any OpenAI endpoint: time to first token and per token, goodput, where embeddings came from."`
 	Compare      compareCmd      `cmd:"" help:"Compare two results of bench serve."`
