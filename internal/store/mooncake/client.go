@@ -111,7 +111,7 @@ func (c *Client) Capabilities() store.Capabilities {
 	return store.Capabilities{Name: "mooncake", Remote: true, SoftPin: true}
 }
 
-// Events implements store.Store. Mooncake tells nobody of changes.
+// Events implements store.Store. A mooncake_client tells of no changes: see Watch.
 func (c *Client) Events(context.Context) <-chan store.Event { return nil }
 
 // unavailable gives cause its class.

@@ -45,7 +45,7 @@
 // # Limits
 //
 // Leases protect what is being read, so Remove never forces: see Remove. Sizes are not known to
-// Exists, Mooncake tells nobody of changes, and of PutOptions SoftPin alone is
-// honoured. Objects carry no
-// checksum of Mooncake's; whoever reads one checks it against its key and contract.
+// Exists. A mooncake_client tells of no changes: Watch compares the lists that the master gives. Of
+// PutOptions SoftPin alone is honoured. Objects carry no checksum of Mooncake's; whoever reads one
+// checks it against its key and contract.
 package mooncake
