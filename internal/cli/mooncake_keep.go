@@ -89,8 +89,7 @@ func (k *mooncakeKeeper) run(ctx context.Context) {
 		if takesCalls(k.address) {
 			k.seen.Do(func() { close(k.up) })
 		} else if lock, err := net.ListenPacket("unixgram", keepName(k.address)); err == nil {
-			err = k.start(ctx, lock)
-			if ctx.Err() == nil {
+			if err = k.start(ctx, lock); err != nil && ctx.Err() == nil {
 				k.p.log.Warn("mooncake: mooncake_client does not start; encoding meanwhile", "addr", k.address, "again_in", pause, "cause", err)
 				sleep(ctx, pause)
 				pause = min(2*pause, keepMaxRetry)
@@ -101,7 +100,8 @@ func (k *mooncakeKeeper) run(ctx context.Context) {
 	}
 }
 
-// start runs a mooncake_client until ctx ends, or returns why it does not come up. lock is given up with it.
+// start runs a mooncake_client until ctx ends, or returns why it does not come up, nil if another is there. lock
+// is given up with it.
 func (k *mooncakeKeeper) start(ctx context.Context, lock net.PacketConn) error {
 	defer lock.Close()
 	if takesCalls(k.address) {
