@@ -37,10 +37,12 @@
 // One goroutine, the heart, pings and connects; it starts upkeep and trials beside itself, so that a
 // slow one never delays a ping. Calls take the connections and the session that are current when they
 // begin and keep them to their end: whoever replaces either never waits for calls, and calls that were
-// sent under a former session are refused by the server once its mapping is gone.
+// sent under a former session are refused by the server once its mapping is gone. Of those who wait for
+// answers on one connection, one reads for all.
 //
 // Locks, in the order in which they are taken: Client.turn (sessions change), Client.mu,
-// quarantine.mu, the arena's. Only turn is held during I/O.
+// quarantine.mu, the arena's. Only turn is held during I/O, and
+// conn.reading and conn.wmu, during which nothing else is taken but conn.mu.
 //
 // # Limits
 //

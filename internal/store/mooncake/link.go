@@ -39,6 +39,7 @@ func dialLink(ctx context.Context, cfg Config) (*link, error) {
 		switch {
 		case l.ping == nil:
 			l.ping = c
+			c.watch() // all connections end with the process at the other end
 		case len(l.reads) < cfg.ReadConns:
 			l.reads = append(l.reads, c)
 		default:

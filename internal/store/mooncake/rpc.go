@@ -3,12 +3,12 @@
 package mooncake
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
-	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 )
@@ -51,31 +51,47 @@ type reply struct {
 
 // conn is one connection. Calls are told apart by sequence number: the server answers gets in any
 // order, and an answer that nobody waits for any more is dropped, so it can never meet another call.
+//
+// Whoever waits for an answer reads, one at a time, and hands the others theirs: an answer wakes the goroutine
+// that it is for, where a reader of its own would have to be woken first (exists of 4 keys 73 instead of 102 us,
+// get of 4 x 16 KiB 131 instead of 171; medians of three runs in turns on two busy cores). So nobody reads while
+// nobody waits, and a break is noticed by the next call, but on a connection that is watched.
 type conn struct {
-	nc net.Conn
-	wg sync.WaitGroup // the reader
+	nc     net.Conn
+	broken func(error)
+	wg     sync.WaitGroup // the reader of a connection that is watched
 
 	wmu sync.Mutex // held while a request is written
 
+	reading chan struct{} // holds one element while somebody reads; guards in
+	in      inbox
+
 	mu   sync.Mutex // guards the fields below
 	seq  uint32
-	wait map[uint32]chan reply // buffered, so that nobody waits for a reader
+	wait map[uint32]chan reply // buffered, so that no reader waits
 	dead error
 }
 
-// dialConn connects. broken is called once, from a goroutine of its own, when the connection fails.
+// dialConn connects. broken is called once, when the connection fails.
 func dialConn(ctx context.Context, addr string, broken func(error)) (*conn, error) {
 	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{nc: nc, wait: map[uint32]chan reply{}}
+	return &conn{nc: nc, broken: broken, reading: make(chan struct{}, 1), in: newInbox(nc), wait: map[uint32]chan reply{}}, nil
+}
+
+// watch reads from here on until the connection fails.
+func (c *conn) watch() {
+	c.reading <- struct{}{}
 	c.wg.Go(func() {
-		err := c.read()
-		c.fail(err)
-		broken(err)
+		for {
+			if err := c.readOne(); err != nil {
+				c.fail(err)
+				return
+			}
+		}
 	})
-	return c, nil
 }
 
 // close ends the connection and all calls on it, and waits for the reader.
@@ -87,8 +103,8 @@ func (c *conn) close() {
 // fail ends all calls with err.
 func (c *conn) fail(err error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.dead == nil {
+	first := c.dead == nil
+	if first {
 		c.dead = err
 		_ = c.nc.Close() // the first error counts
 	}
@@ -96,58 +112,68 @@ func (c *conn) fail(err error) {
 		delete(c.wait, seq)
 		ch <- reply{err: c.dead}
 	}
+	c.mu.Unlock()
+	if first {
+		c.broken(err)
+	}
 }
 
-func (c *conn) read() error {
-	r := bufio.NewReaderSize(c.nc, 32<<10)
+// readOne reads one answer and hands it to whom it is for. The caller holds reading.
+func (c *conn) readOne() error {
+	seq, rep, err := c.in.next()
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	ch := c.wait[seq]
+	delete(c.wait, seq)
+	c.mu.Unlock()
+	if ch != nil {
+		ch <- rep
+	}
+	return nil
+}
+
+// await returns the answer that ch gets, or why ctx ended before.
+func (c *conn) await(ctx context.Context, ch <-chan reply) (reply, error) {
+	select {
+	case rep := <-ch:
+		return rep, nil
+	case c.reading <- struct{}{}:
+		return c.readUntil(ctx, ch)
+	case <-ctx.Done():
+		return reply{}, context.Cause(ctx)
+	}
+}
+
+// readUntil reads until ch has its answer or ctx ends, and lets others read.
+func (c *conn) readUntil(ctx context.Context, ch <-chan reply) (reply, error) {
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(woken)
+		_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // fails when it is closed, which wakes the reader too
+	})
+	defer func() {
+		if !stop() {
+			<-woken
+			_ = c.nc.SetReadDeadline(time.Time{})
+		}
+		<-c.reading
+	}()
 	for {
-		seq, rep, err := readReply(r)
-		if err != nil {
-			return err
+		select {
+		case rep := <-ch:
+			return rep, nil
+		default:
 		}
-		c.mu.Lock()
-		ch := c.wait[seq]
-		delete(c.wait, seq)
-		c.mu.Unlock()
-		if ch != nil {
-			ch <- rep
+		switch err := c.readOne(); {
+		case err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
+			return reply{}, context.Cause(ctx)
+		default:
+			c.fail(err) // which answers ch
 		}
 	}
-}
-
-// readReply reads one response. The error is of the stream; that of the call is in the reply.
-func readReply(r io.Reader) (seq uint32, rep reply, err error) {
-	var h [rpcResponseBytes]byte
-	if _, err := io.ReadFull(r, h[:]); err != nil {
-		return 0, reply{}, err
-	}
-	seq = binary.LittleEndian.Uint32(h[4:])
-	body, attached := binary.LittleEndian.Uint32(h[8:]), binary.LittleEndian.Uint32(h[12:])
-	if h[0] != rpcMagic || body > rpcMaxBody || attached > rpcMaxBody {
-		return 0, reply{}, fmt.Errorf("mooncake: response head % x is not one of coro_rpc, or states over %d bytes", h, rpcMaxBody)
-	}
-	b := make([]byte, body+attached)
-	if _, err := io.ReadFull(r, b); err != nil {
-		return 0, reply{}, err
-	}
-	b = b[:body] // this protocol attaches nothing; what is there is skipped
-	if h[2] == 0 {
-		return seq, reply{body: b}, nil
-	}
-	return seq, reply{err: &rpcError{h[2], errorText(h[2], b)}}, nil
-}
-
-// errorText reads the text of an error, which only helps people.
-func errorText(code byte, b []byte) string {
-	if code == rpcLongError {
-		return fmt.Sprintf("%q", b)
-	}
-	d := newDecoder(b, tStr)
-	text := d.str()
-	if d.err != nil {
-		return fmt.Sprintf("%q", b)
-	}
-	return text
 }
 
 // send sends one request and returns where its answer will come. The channel always gets exactly one
@@ -190,10 +216,9 @@ func (c *conn) call(ctx context.Context, function uint32, body []byte) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case rep := <-ch:
-		return rep.body, rep.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	rep, err := c.await(ctx, ch)
+	if err != nil {
+		return nil, err
 	}
+	return rep.body, rep.err
 }

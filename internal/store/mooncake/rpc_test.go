@@ -26,11 +26,11 @@ func stringBody(s string) []byte {
 }
 
 func TestReadReply(t *testing.T) {
-	stream := bytes.NewReader(append(response(0, 7, []byte("body")), response(4, 8, stringBody("layout"))...))
-	if seq, rep, err := readReply(stream); seq != 7 || string(rep.body) != "body" || rep.err != nil || err != nil {
+	in := newInbox(bytes.NewReader(append(response(0, 7, []byte("body")), response(4, 8, stringBody("layout"))...)))
+	if seq, rep, err := in.next(); seq != 7 || string(rep.body) != "body" || rep.err != nil || err != nil {
 		t.Errorf("got %d, %q, %v, %v", seq, rep.body, rep.err, err)
 	}
-	seq, rep, err := readReply(stream)
+	seq, rep, err := in.next()
 	var re *rpcError
 	if seq != 8 || err != nil || !errors.As(rep.err, &re) || re.code != 4 || re.text != "layout" {
 		t.Errorf("got %d, %v, %v, want error 4 \"layout\"", seq, rep.err, err)
@@ -40,7 +40,8 @@ func TestReadReply(t *testing.T) {
 func TestReadReplyRefuses(t *testing.T) {
 	f := func(name string, frame []byte, want string) {
 		t.Helper()
-		if _, _, err := readReply(bytes.NewReader(frame)); err == nil || !strings.Contains(err.Error(), want) {
+		in := newInbox(bytes.NewReader(frame))
+		if _, _, err := in.next(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", name, err, want)
 		}
 	}
@@ -58,9 +59,9 @@ func FuzzReadReply(f *testing.F) {
 	f.Add(response(4, 1, stringBody("no")))
 	f.Add(response(255, 1, []byte{1, 2, 3}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r := bytes.NewReader(b)
+		in := newInbox(bytes.NewReader(b))
 		for {
-			_, rep, err := readReply(r)
+			_, rep, err := in.next()
 			if err != nil {
 				return
 			}

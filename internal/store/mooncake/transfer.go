@@ -35,16 +35,16 @@ func (c *Client) move(ctx context.Context, t *transfer, on *conn, body []byte) (
 	if err != nil {
 		return nil, c.unavailable(err) // nothing was sent
 	}
-	ctx, cancel := timeout(ctx, c.cfg.CallTimeout)
+	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	select {
-	case rep := <-ch:
+	rep, err := on.await(ctx, ch)
+	switch {
+	case err == nil:
 		return c.finish(t, rep)
-	case <-ctx.Done():
-		return nil, c.abandon(t, ch, context.Cause(ctx))
-	case <-c.ctx.Done():
-		return nil, c.abandon(t, ch, context.Cause(c.ctx))
+	case c.ctx.Err() != nil:
+		err = context.Cause(c.ctx)
 	}
+	return nil, c.abandon(t, on, ch, err)
 }
 
 // finish takes the answer in.
@@ -96,11 +96,12 @@ func (c *Client) unconfirmed(cause error) error {
 
 // abandon gives up waiting. The buffers are in quarantine until the answer comes after all, which the
 // background waits for: the common case of a caller that left.
-func (c *Client) abandon(t *transfer, ch <-chan reply, cause error) error {
+func (c *Client) abandon(t *transfer, on *conn, ch <-chan reply, cause error) error {
 	c.count.abandoned.Add(1)
 	hs := c.holdAll(t, cause)
 	c.bg.Go(func() { // ends with the connection at the latest
-		rs, err := c.parse(t, <-ch)
+		rep, _ := on.await(context.Background(), ch)
+		rs, err := c.parse(t, rep)
 		if errors.Is(err, store.ErrUnconfirmed) {
 			return
 		}
