@@ -95,6 +95,11 @@ func (g *Gateway) call(ctx context.Context, w worker, path string, body, answer 
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if path == control.PathPrepare {
+		// Never sent twice: a P/D that has prepared it and died over the answer, or lost its connection, would
+		// refuse its name. The repair has a name of its own.
+		req.GetBody = nil
+	}
 	return g.do(req, w, answer)
 }
 

@@ -53,6 +53,7 @@ func TestBurstOverTwoGateways(t *testing.T) {
 		"direct":                 func(*options) {},
 		"p2p":                    func(o *options) { o.p2p, o.residents = true, 0 },
 		"Encoders without cache": func(o *options) { o.p2p, o.residents, o.encoderCache = true, 0, -1 },
+		"four Encoders":          func(o *options) { o.encoders = 4 },
 	} {
 		f := newFleet(t, func(o *options) { o.encodeTime = 150 * time.Millisecond; change(o) })
 		g := f.secondGateway(t, nil)
