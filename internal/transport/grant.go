@@ -74,6 +74,11 @@ func (r *receiver) checkWants(wants []Want) (int64, error) {
 			return 0, fmt.Errorf("transport: object %d has %d bytes, want at least 1", i, w.Bytes)
 		case w.Protocol != embedding.V3 && w.Protocol != embedding.A1:
 			return 0, fmt.Errorf("transport: object %d has unknown protocol %q", i, w.Protocol)
+		case w.Contract.DType.Bytes() == 0:
+			return 0, fmt.Errorf("transport: object %d has elements of unknown dtype %v", i, w.Contract.DType)
+		case w.Contract.Rows > w.Bytes/max(1, w.Contract.Cols*w.Contract.DType.Bytes()):
+			return 0, fmt.Errorf("transport: object %d: %d rows of %d %v do not fit %d bytes",
+				i, w.Contract.Rows, w.Contract.Cols, w.Contract.DType, w.Bytes)
 		case int64(w.Bytes) > r.cfg.MaxFrameBytes:
 			return 0, fmt.Errorf("transport: object %d of %d bytes exceeds the frame limit of %d: %w",
 				i, w.Bytes, r.cfg.MaxFrameBytes, arena.ErrTooLarge)

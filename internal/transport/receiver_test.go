@@ -393,6 +393,7 @@ func TestSecondWriterIsBusy(t *testing.T) {
 		tk := w.grant(want("a"))[0]
 		obj, h := object(t, "a"), data(tk)
 		p.write(append(h.append(nil), obj[:10]...))
+		synctest.Wait()
 		q.write(append(h.append(nil), make([]byte, len(obj))...))
 		q.wantAck(h, statusBusy)
 		p.write(obj[10:])

@@ -145,6 +145,7 @@ func TestFinishPreservesExtraTransferLoadingForAnotherRequest(t *testing.T) {
 		h := data(first)
 		obj := object(t, "x")
 		p.write(append(h.append(nil), obj[:100]...))
+		synctest.Wait()
 		first.Cancel()
 		p.write(obj[100:])
 		p.wantAck(h, statusCancelled)

@@ -62,7 +62,7 @@ func TestG02Refused(t *testing.T) {
 	f := func(change func(*SenderConfig), values ...string) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, 1)
+			w := newWorld(t, 1, func(c *ReceiverConfig) { c.Model = "test model" })
 			defer w.close()
 			s := w.sender(change)
 			defer s.Close()
@@ -86,6 +86,31 @@ func TestG02Refused(t *testing.T) {
 	}
 	f(func(c *SenderConfig) { c.Engine = "other engine" }, `"other engine"`, `"test engine 1"`)
 	f(func(c *SenderConfig) { c.Cols = 65 }, "65 columns", " 64")
+	f(func(c *SenderConfig) { c.DType = embedding.BFloat16 }, "torch.bfloat16", "torch.float16")
+	f(func(c *SenderConfig) { c.Model = "other model" }, `"other model"`, `"test model"`)
+}
+
+// A sender that names rows by other keys is refused; one that says more than is known is not.
+func TestG02KeyVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer w.close()
+		s := w.sender()
+		defer s.Close()
+		s.(*sender).me.Keys++
+		buf := w.buf(object(t, "a"))
+		defer buf.Release()
+		err := s.Send(t.Context(), w.grant(want("a"))[0].Grant(), buf)
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "version 2 of keys, this process by 1") {
+			t.Errorf("got %v", err)
+		}
+		p := w.mute()
+		defer p.nc.Close()
+		p.write(appendText(nil, header{Type: frameHello}, strings.Replace(w.me.encode(), "{", `{"later":[1],`, 1)))
+		if h, text := p.read(); h.Status != statusComplete {
+			t.Errorf("a hello that says more: %v %s", h.Status, text)
+		}
+	})
 }
 
 // A peer of another wire version is refused on whichever side notices first, with both versions.
