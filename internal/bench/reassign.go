@@ -46,8 +46,8 @@ type Reassign struct {
 // per image, prefill time) is chosen so that M6 and EL come out as published.
 func DefaultReassign() Reassign {
 	p := device.DefaultProfile()
-	// 0.75 s for the 1460 positions of a prompt.
-	p.Host, p.Prefill, p.Whole, p.Answer, p.Slots = 6*time.Millisecond, 514*time.Microsecond, true, 0, 32
+	// 0.75 s for the 1440 positions of a prompt.
+	p.Host, p.Prefill, p.Whole, p.Answer, p.Slots = 6*time.Millisecond, 520*time.Microsecond, true, 0, 32
 	return Reassign{
 		Configurations: []string{"M6", "EL", "ES", "ideal"},
 		Requests:       128, Images: 4, Rate: 2, TextTokens: 400, OutputTokens: 32,

@@ -54,6 +54,9 @@ func (s *rolesSpec) common(dir string, i int) []string {
 	return append(flags, "--engine", "device", "--device", p.String())
 }
 
+// wholePrompt is a budget of a step that no prompt exceeds.
+const wholePrompt = "100000"
+
 func bytesFlag(n int64) string { return strconv.FormatInt(n, 10) }
 
 // start starts the fleet and waits until its gateway has all workers in service.
@@ -106,6 +109,9 @@ func (f *roles) start(ctx context.Context, s *rolesSpec) (err error) {
 	}
 	for i := range s.prefills {
 		flags := []string{"--data-listen", "127.0.0.1:0", "--arena-bytes", bytesFlag(s.prefillArena), "--resident-bytes", bytesFlag(s.residents), "--delivery", s.delivery}
+		if s.model == nil && s.profile.Whole { // in one piece, then, not in those of a step's budget
+			flags = append(flags, "--step-tokens", wholePrompt)
+		}
 		if s.store && s.delivery == "direct" {
 			flags = append(flags, "--store", socket)
 		}

@@ -110,6 +110,7 @@ type modelFlags struct {
 	Hit           time.Duration `placeholder:"TIME" default:"500us" group:"fleet" help:"Time to take an embedding from a cache or the Store and deliver it (default ${default})."`
 	Fixed         time.Duration `placeholder:"TIME" default:"5ms" group:"fleet" help:"Time that every request takes besides (default ${default})."`
 	Whole         bool          `group:"fleet" help:"Prefill begins when the whole prompt is there."`
+	StepTokens    int           `placeholder:"N" default:"128" group:"fleet" help:"Positions of prompts that a P/D prefills between two decode steps, as prefill.step_tokens; 0 is no bound (default ${default})."`
 	CacheBytes    config.Bytes  `placeholder:"SIZE" default:"256MiB" group:"fleet" help:"Each Encoder's own cache (default ${default})."`
 	ResidentBytes config.Bytes  `placeholder:"SIZE" default:"0" group:"fleet" help:"What each P/D keeps after a request (default ${default})."`
 
@@ -124,6 +125,7 @@ func (f *modelFlags) model(encoders, prefills int) sim.Model {
 	m.Encoders, m.Prefills = encoders, prefills
 	m.Encode, m.Host, m.Prefill, m.Step = f.Encode, f.Host, f.Prefill, f.Decode
 	m.Hit, m.Fixed, m.Whole = f.Hit, f.Fixed, f.Whole
+	m.StepTokens = f.StepTokens
 	m.CacheBytes, m.ResidentBytes = int64(f.CacheBytes), int64(f.ResidentBytes)
 	return m
 }
@@ -143,7 +145,7 @@ func (f *modelFlags) assumptions(t *sim.Trace) []string {
 	out := []string{
 		fmt.Sprintf("modelled device: encode %v and host %v per image, prefill %v per position, decode step %v, hit %v, fixed %v per request",
 			f.Encode, f.Host, f.Prefill, f.Decode, f.Hit, f.Fixed),
-		"the trace begins with empty caches; Encoders and P/Ds work serially, in order; while answers are decoded, a step goes before each 512 positions of a prompt; nothing fails and no network is full",
+		fmt.Sprintf("the trace begins with empty caches; Encoders and P/Ds work serially, in order; while answers are decoded, a step goes before each %d positions of a prompt (0: before all of it); nothing fails and no network is full", f.StepTokens),
 		fmt.Sprintf("Encoder cache %v, P/D residents %v, Store eviction %s, admission %s, time to live %v", f.CacheBytes, f.ResidentBytes, f.Eviction, f.Admission, f.TTL),
 	}
 	if t.Assumed != "" {

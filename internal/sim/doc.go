@@ -11,7 +11,7 @@
 // goal.
 //
 // What the model leaves out: an answer is never cut, no worker fails, no network is full, and prompts of one
-// P/D are prefilled one after the other, with a decode step of the others before each 512 positions.
+// P/D are prefilled one after the other, with a decode step of the others before each StepTokens positions.
 //
 // A Trace is read-only once made; Run may be called for one Trace from several goroutines.
 package sim

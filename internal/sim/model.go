@@ -48,6 +48,8 @@ type Model struct {
 	Fixed    time.Duration // of every request: network, gateway, prompt
 	Whole    bool          // a prompt is prefilled once all of it is there; see engine.device
 	RowBytes int           // of one position of an embedding
+	// StepTokens is the most positions that a P/D prefills between two decode steps; 0 is no bound.
+	StepTokens int
 	// Sequences bounds the requests that a P/D has in work; 0 is no bound.
 	Sequences int
 }
@@ -57,8 +59,16 @@ func DefaultModel() Model {
 	return Model{
 		Encoders: 2, Prefills: 4, CacheBytes: 256 << 20,
 		Encode: 104800 * time.Microsecond, Prefill: 20 * time.Microsecond, Step: 19200 * time.Microsecond,
-		Hit: 500 * time.Microsecond, Fixed: 5 * time.Millisecond, RowBytes: 10240,
+		Hit: 500 * time.Microsecond, Fixed: 5 * time.Millisecond, RowBytes: 10240, StepTokens: 128,
 	}
+}
+
+// pieces returns in how many steps a prompt is prefilled while others decode.
+func (m *Model) pieces(positions int) int {
+	if m.Whole || m.StepTokens == 0 {
+		return 1
+	}
+	return (positions + m.StepTokens - 1) / m.StepTokens
 }
 
 // Policies returns the four that are compared: no reuse beyond an Encoder's own cache, affinity alone,
@@ -79,7 +89,7 @@ func (m *Model) validate(p Policy) error {
 		return fmt.Errorf("sim: %d Encoders and %d P/Ds; give 1 to %d of each", m.Encoders, m.Prefills, 1<<12)
 	case m.RowBytes < 1:
 		return fmt.Errorf("sim: rows of %d bytes", m.RowBytes)
-	case m.CacheBytes < Unlimited || m.ResidentBytes < Unlimited || p.StoreBytes < Unlimited || m.Sequences < 0:
+	case m.CacheBytes < Unlimited || m.ResidentBytes < Unlimited || p.StoreBytes < Unlimited || min(m.Sequences, m.StepTokens) < 0:
 		return errors.New("sim: a size is negative")
 	case min(m.Encode, m.Host, m.Prefill, m.Step, m.Hit, m.Fixed, p.TTL) < 0:
 		return errors.New("sim: a time is negative")

@@ -60,9 +60,6 @@ func Run(ctx context.Context, t *Trace, m Model, p Policy) (Outcome, error) {
 	return r.out, nil
 }
 
-// budget is the most positions that a P/D prefills between two decode steps.
-const budget = 512
-
 const forever = time.Duration(1<<63 - 1)
 
 // request takes one request: its images one by one, then its prompt to a P/D's queue.
@@ -88,7 +85,7 @@ func (r *run) request(i int) {
 	if len(r.t.Uses(i)) > 0 {
 		r.spans = append(r.spans, float32((last - at).Seconds()))
 	}
-	r.pds[pd].add(prompt{request: i, ready: done - work, work: work, pieces: (positions + budget - 1) / budget, answer: time.Duration(max(q.Output-1, 0)) * r.m.Step})
+	r.pds[pd].add(prompt{request: i, ready: done - work, work: work, pieces: r.m.pieces(positions), answer: time.Duration(max(q.Output-1, 0)) * r.m.Step})
 }
 
 // item returns when one image is at the P/D, and counts where it came from.
