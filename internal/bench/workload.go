@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // Workloads holds routing against the Store: what each of them, none and both make of events that move images
@@ -31,6 +32,7 @@ func AllPolicies() []string { return []string{"none", "affinity", "store", "both
 func DefaultWorkloads() Workloads {
 	r := DefaultReassign()
 	r.Requests, r.Scale = 32, 4
+	r.Profile.Prefill = 100 * time.Microsecond // so that what Encoders do shows in the time to first token
 	return Workloads{Reassign: r, Workloads: AllWorkloads(), Policies: AllPolicies(), Distinct: 48}
 }
 
@@ -49,7 +51,7 @@ type Cell struct {
 }
 
 // workloadPrefills is the number of P/Ds; they are not what is looked at.
-const workloadPrefills = 2
+const workloadPrefills = 4
 
 // RunTable measures all cells. On an error it returns those that were measured until then.
 func (w Workloads) RunTable(ctx context.Context) ([]Cell, error) {
