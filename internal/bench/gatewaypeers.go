@@ -33,7 +33,7 @@ func (l launcher) start(ctx context.Context, name, binary string, args func(port
 	if c.child, err = startChild(name, binary, args(port), l.env, func(string) bool { return true }); err != nil {
 		return nil, err
 	}
-	err = poll(ctx, name+" is ready", func() (bool, error) {
+	err = pollFor(ctx, startTimeout, name+" is ready", func() (bool, error) {
 		select {
 		case <-c.exited:
 			return false, fmt.Errorf("bench: %s ended (%v); its last lines:\n%s", name, c.status, c.lastLines())

@@ -138,7 +138,12 @@ const (
 
 // poll asks until ok says yes or fails.
 func poll(ctx context.Context, what string, ok func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, pollTimeout, fmt.Errorf("bench: not true within %v: %s", pollTimeout, what))
+	return pollFor(ctx, pollTimeout, what, ok)
+}
+
+// pollFor is poll with a time of its own.
+func pollFor(ctx context.Context, timeout time.Duration, what string, ok func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("bench: not true within %v: %s", timeout, what))
 	defer cancel()
 	for {
 		if yes, err := ok(); yes || err != nil {

@@ -36,7 +36,7 @@ type history struct {
 // tried elsewhere.
 func (h *history) again(err error, cfg Config) bool {
 	var c *callError
-	if !errors.As(err, &c) || c.stage == stageEncode || !c.elsewhere() {
+	if errors.As(err, new(*exhaustedError)) || !errors.As(err, &c) || c.stage == stageEncode || !c.elsewhere() {
 		return false
 	}
 	h.stage, h.cause = c.stage, err
@@ -53,10 +53,15 @@ func (h *history) again(err error, cfg Config) bool {
 // none is the error while no instance of a role is left for the request.
 func (h *history) none(role Role) error {
 	if h.cause != nil {
-		return h.cause
+		return &exhaustedError{h.cause}
 	}
 	return missing(role)
 }
+
+// exhaustedError: no instance is left that has not failed the request; the latest failure says why.
+type exhaustedError struct{ error }
+
+func (e *exhaustedError) Unwrap() error { return e.error }
 
 // choose picks the workers of an attempt.
 func (f *Front) choose(past *history) (*way, error) {

@@ -46,11 +46,8 @@ type encoded struct {
 // encode has every media part encoded, and pushed to consumer unless that is "".
 func (f *Front) encode(ctx context.Context, req *request, consumer string) (encoded, error) {
 	names := make([]string, len(req.media))
-	for i, m := range req.media {
-		names[i] = m.uuid
-		if m.uuid == "" {
-			names[i] = m.content
-		}
+	for i := range req.media {
+		names[i] = req.name(i)
 	}
 	to := f.reg.assign(names, f.cfg.Routing, shunned{}, time.Now())
 	if to == nil {
@@ -87,7 +84,7 @@ func (f *Front) encodeGroup(ctx context.Context, req *request, g *group, consume
 			return answer, err
 		}
 		avoid.add(c)
-		next := f.reg.assign([]string{req.media[g.items[0]].uuid}, f.cfg.Routing, avoid, time.Now())
+		next := f.reg.assign([]string{req.name(g.items[0])}, f.cfg.Routing, avoid, time.Now())
 		if next == nil {
 			return nil, err
 		}
@@ -128,7 +125,7 @@ func (f *Front) encodeOn(ctx context.Context, req *request, g *group, consumer s
 		sent := "whole"
 		if short[i] {
 			sent = "name"
-		} else if req.media[i].content != "" {
+		} else if m := req.media[i]; m.uuid == m.content {
 			f.held.put(url, req.held(i))
 		}
 		f.metrics.media.WithLabelValues(sent).Inc()
@@ -188,6 +185,14 @@ func audioInVideo(e *openai.Envelope) bool {
 		Use bool `json:"use_audio_in_video"`
 	}
 	return json.Unmarshal(e.Raw("mm_processor_kwargs"), &kw) == nil && kw.Use
+}
+
+// name returns what an Encoder is chosen by for medium i: its name, or a place of its own if it has none.
+func (r *request) name(i int) string {
+	if uuid := r.media[i].uuid; uuid != "" {
+		return uuid
+	}
+	return fmt.Sprintf("%s:%d", r.id, i)
 }
 
 // held returns the name under which an Encoder holds image i, "" if what it holds hangs on more than that: the

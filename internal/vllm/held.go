@@ -40,6 +40,9 @@ func (h *held) has(url, name string) bool {
 
 // put notes that the Encoder at url was sent name.
 func (h *held) put(url, name string) {
+	if name == "" {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := h.seen[url]
