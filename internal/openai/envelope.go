@@ -29,26 +29,17 @@ type Medium struct {
 	Start, End int    // span of the part in the body
 	// URL is the part's URL with JSON escapes undone, a slice of the body if there were none; empty if it
 	// has none.
-	URL []byte
-	// Tap is what EnvelopeLimits.Tap made for the URL; nil if there is none.
-	Tap  Tap
+	URL  []byte
 	UUID string // the client's name for it; "" if it gave none
 
 	uuid, url span // of the values, zero if there is none
 }
 
-// EnvelopeLimits bounds a body.
-type EnvelopeLimits struct {
-	MaxMedia int // media parts in one request
-	// Tap, if set, makes what looks at the URL of each media part while it comes in.
-	Tap func() Tap
-}
-
-// ReadEnvelope reads the frame of a body that is on its way in. It must be one object in strict JSON; what
+// ReadEnvelope reads the frame of a body that is on its way in and may have maxMedia media parts. It must be one object in strict JSON; what
 // makes no frame, such as a missing message, is left to the worker. Errors are *Error with status 400, or
 // those of src, and the rest of the body has not been waited for.
-func ReadEnvelope(src Source, l EnvelopeLimits) (*Envelope, error) {
-	r := &envelopeReader{scanner: newScanner(src), e: &Envelope{}, l: l, top: fields{}}
+func ReadEnvelope(src Source, maxMedia int) (*Envelope, error) {
+	r := &envelopeReader{scanner: newScanner(src), e: &Envelope{}, maxMedia: maxMedia, top: fields{}}
 	err := r.read()
 	if r.broken != nil {
 		err = r.broken
@@ -76,10 +67,10 @@ func (e *Envelope) Raw(name string) []byte {
 // envelopeReader fills an Envelope.
 type envelopeReader struct {
 	scanner
-	e     *Envelope
-	l     EnvelopeLimits
-	top   fields // spans while the body grows
-	parts int
+	e        *Envelope
+	maxMedia int
+	top      fields // spans while the body grows
+	parts    int
 }
 
 func (r *envelopeReader) read() error {
@@ -172,8 +163,8 @@ func (r *envelopeReader) part(path string, j int) error {
 	if m.Kind == "" {
 		return nil
 	}
-	if len(r.e.Media) >= r.l.MaxMedia {
-		return badParam("messages", "At most %d media part(s) may be sent in one request.", r.l.MaxMedia)
+	if len(r.e.Media) >= r.maxMedia {
+		return badParam("messages", "At most %d media part(s) may be sent in one request.", r.maxMedia)
 	}
 	r.e.Media = append(r.e.Media, m)
 	return nil
@@ -242,13 +233,8 @@ func (r *envelopeReader) urlOf(m *Medium) error {
 }
 
 func (r *envelopeReader) url(m *Medium) error {
-	if r.l.Tap != nil {
-		m.Tap = r.l.Tap()
-		r.tap = m.Tap
-	}
 	start := r.i
 	t, err := r.str()
-	r.tap = nil
 	if err != nil {
 		return err
 	}

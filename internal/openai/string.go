@@ -171,12 +171,15 @@ func (s *scanner) checkBytes(start, end int) error {
 // printable says whether every byte is in 0x20..0x7f.
 func printable(b []byte) bool {
 	const high, space = 0x8080808080808080, 0x2020202020202020
-	for ; len(b) >= 32; b = b[32:] {
-		v0, v1 := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
-		v2, v3 := binary.LittleEndian.Uint64(b[16:]), binary.LittleEndian.Uint64(b[24:])
+	for ; len(b) >= 64; b = b[64:] {
+		p := (*[64]byte)(b) // one check of bounds for all
+		v0, v1 := binary.LittleEndian.Uint64(p[0:8]), binary.LittleEndian.Uint64(p[8:16])
+		v2, v3 := binary.LittleEndian.Uint64(p[16:24]), binary.LittleEndian.Uint64(p[24:32])
+		v4, v5 := binary.LittleEndian.Uint64(p[32:40]), binary.LittleEndian.Uint64(p[40:48])
+		v6, v7 := binary.LittleEndian.Uint64(p[48:56]), binary.LittleEndian.Uint64(p[56:64])
 		// A byte below 0x20 borrows in v-space and sets its high bit; no word with such a byte can
 		// come out clean, because the lowest one always shows.
-		if (v0|v1|v2|v3|(v0-space)|(v1-space)|(v2-space)|(v3-space))&high != 0 {
+		if (v0|v1|v2|v3|v4|v5|v6|v7|(v0-space)|(v1-space)|(v2-space)|(v3-space)|(v4-space)|(v5-space)|(v6-space)|(v7-space))&high != 0 {
 			return false
 		}
 	}

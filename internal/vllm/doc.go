@@ -6,7 +6,7 @@
 //
 // The path of a request:
 //
-//	read the body, and name each media part by the SHA-256 of its URL while it comes in
+//	read the body, find its media while it comes in, name each by the SHA-256 of its URL
 //	  ─► choose decode, prefill and the Encoder of each part
 //	  ─► one call per Encoder with its parts ─► what each Encoder reports of them
 //	  ─► the client's body with the parts replaced by what was reported ─► [prefill] ─► decode ─► relay

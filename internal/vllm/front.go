@@ -58,6 +58,7 @@ type Front struct {
 	reg      *Registry
 	client   *http.Client
 	held     *held
+	names    *names
 	metrics  *metrics
 	statics  bool
 	probing  sync.WaitGroup
@@ -67,7 +68,7 @@ type Front struct {
 // New returns a Front with its static instances in service; Start begins to probe.
 func New(cfg Config) (*Front, error) {
 	f := &Front{
-		cfg: cfg, reg: NewRegistry(cfg.Registry), client: proxy.NewClient(idleFor(cfg.KeepAlive)), held: newHeld(),
+		cfg: cfg, reg: NewRegistry(cfg.Registry), client: proxy.NewClient(idleFor(cfg.KeepAlive)), held: newHeld(), names: newNames(),
 		metrics: newMetrics(cfg.Metrics), statics: !cfg.Dynamic,
 		identify: func() string { return proxy.RandomHex(16) },
 	}

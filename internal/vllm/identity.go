@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"hash"
 	"maps"
 	"slices"
 	"strconv"
@@ -17,36 +16,16 @@ import (
 	"afterimage/internal/openai"
 )
 
-// urlDigest is the tap that names a media part while its URL comes in.
-type urlDigest struct {
-	hash  hash.Hash
-	whole bool
-}
-
-func newURLDigest() openai.Tap { return &urlDigest{hash: sha256.New()} }
-
-// Piece implements openai.Tap.
-func (d *urlDigest) Piece(b []byte, _ bool) { d.hash.Write(b) }
-
-// End implements openai.Tap.
-func (d *urlDigest) End(whole bool) { d.whole = whole }
-
-// Took implements openai.Tap.
-func (d *urlDigest) Took() bool { return false }
-
 // contentUUID names media part i by what it holds, as vLLM's proxy does: the SHA-256 of its URL or, if it
 // has none, of its JSON as Python writes it with sorted keys.
-func contentUUID(e *openai.Envelope, i int) string {
-	m := &e.Media[i]
-	if d, ok := m.Tap.(*urlDigest); ok && d.whole && len(m.URL) > 0 {
-		return hex.EncodeToString(d.hash.Sum(nil))
+func (n *names) contentUUID(e *openai.Envelope, i int) string {
+	if m := &e.Media[i]; len(m.URL) == 0 {
+		return nameOf(pythonJSON(e.Body()[m.Start:m.End]))
 	}
-	if len(m.URL) > 0 {
-		return nameOf(m.URL)
-	}
-	return nameOf(pythonJSON(e.Body()[m.Start:m.End]))
+	return n.of(e.Media[i].URL)
 }
 
+// nameOf returns the name of a text in pieces.
 func nameOf(pieces ...[]byte) string {
 	h := sha256.New()
 	for _, p := range pieces {

@@ -66,7 +66,7 @@ func (f *Front) name(e *openai.Envelope, i int, m *medium) {
 	if m.uuid != "" {
 		return // whether it holds data or not: the client's name is what goes to the workers
 	}
-	m.uuid = contentUUID(e, i)
+	m.uuid = f.names.contentUUID(e, i)
 	if media.IsDataURL(p.URL) {
 		m.content = m.uuid // only a data URL is what it names
 	}

@@ -87,7 +87,7 @@ func TestContentUUID(t *testing.T) {
 		`{"type":"input_audio","x":{},"y":[]}`:                                        `{"type": "input_audio", "x": {}, "y": []}`,
 	} {
 		e := envelope(t, chat(part))
-		if got, want := contentUUID(e, 0), nameOf([]byte(text)); got != want {
+		if got, want := newNames().contentUUID(e, 0), nameOf([]byte(text)); got != want {
 			t.Errorf("%s is not named by %s", part, text)
 		}
 	}

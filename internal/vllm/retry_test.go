@@ -61,7 +61,7 @@ func (whole) More() error     { return io.EOF }
 
 func envelope(t *testing.T, body []byte) *openai.Envelope {
 	t.Helper()
-	e, err := openai.ReadEnvelope(whole(body), openai.EnvelopeLimits{MaxMedia: 64, Tap: newURLDigest})
+	e, err := openai.ReadEnvelope(whole(body), 64)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,17 +95,13 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request, req *request, out 
 	}
 }
 
-// read takes the body in, names its media while they come, and fetches what lies elsewhere.
+// read takes the body in, looks at it while it comes, and names its media.
 func (f *Front) read(w http.ResponseWriter, r *http.Request, req *request) error {
 	in, err := proxy.NewIntake(w, r, f.cfg.Body)
 	if err != nil {
 		return err
 	}
-	limits := openai.EnvelopeLimits{MaxMedia: f.cfg.MaxMedia}
-	if !f.cfg.NoRewrite {
-		limits.Tap = newURLDigest
-	}
-	env, bad := openai.ReadEnvelope(in, limits)
+	env, bad := openai.ReadEnvelope(in, f.cfg.MaxMedia)
 	// The rest is read even if it is of no use: who is still sending hears no answer.
 	if req.memory, err = in.Rest(); err != nil {
 		return err

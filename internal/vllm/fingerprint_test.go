@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vllm
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/zeebo/xxh3"
+)
+
+// TestNH holds a block against the definition, in numbers of any size.
+func TestNH(t *testing.T) {
+	k := newNHKey()
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		var b [nhBlock]byte
+		for i := range b {
+			b[i] = byte(r.Uint32())
+		}
+		var got [32]byte
+		k.block(&b, got[:])
+		for shift := range 2 {
+			sum := new(big.Int)
+			for i := 0; i < nhBlock/8; i += 2 {
+				x := binary.LittleEndian.Uint64(b[8*i:]) + k[i+2*shift]
+				y := binary.LittleEndian.Uint64(b[8*i+8:]) + k[i+1+2*shift]
+				sum.Add(sum, new(big.Int).Mul(new(big.Int).SetUint64(x), new(big.Int).SetUint64(y)))
+			}
+			sum.Mod(sum, new(big.Int).Lsh(big.NewInt(1), 128))
+			lo, hi := binary.LittleEndian.Uint64(got[16*shift:]), binary.LittleEndian.Uint64(got[16*shift+8:])
+			have := new(big.Int).Add(new(big.Int).SetUint64(lo), new(big.Int).Lsh(new(big.Int).SetUint64(hi), 64))
+			if have.Cmp(sum) != 0 {
+				t.Fatalf("hash %d: got %x, want %x", shift, have, sum)
+			}
+		}
+	}
+}
+
+// TestFingerprint: every byte, the length and the key count, and nothing else does.
+func TestFingerprint(t *testing.T) {
+	k, other := newNHKey(), newNHKey()
+	seen := map[fingerprint]int{}
+	for n := range 3*nhBlock + 2 {
+		f := k.of(make([]byte, n))
+		if m, ok := seen[f]; ok {
+			t.Fatalf("%d and %d zeros are one", m, n)
+		}
+		seen[f] = n
+	}
+	text := bytes.Repeat([]byte("0123456789abcdef"), 3*nhBlock/16)
+	text = append(text, "tail"...)
+	want := k.of(text)
+	if k.of(bytes.Clone(text)) != want || other.of(text) == want {
+		t.Error("equal texts differ, or two keys agree")
+	}
+	for i := range text {
+		text[i] ^= 1
+		if k.of(text) == want {
+			t.Fatalf("byte %d does not count", i)
+		}
+		text[i] ^= 1
+	}
+}
+
+func BenchmarkFingerprint(b *testing.B) {
+	text := bytes.Repeat([]byte("0123456789abcdef"), 4<<20/16)
+	k := newNHKey()
+	for name, f := range map[string]func(){"nh": func() { k.of(text) }, "sha256": func() { sha256.Sum256(text) }} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				f()
+			}
+		})
+	}
+}
+
+// TestNames: a text has one name however often it comes, and texts that the quick hash takes for one keep their own.
+func TestNames(t *testing.T) {
+	n := newNames()
+	long := func(c byte) []byte { return bytes.Repeat([]byte{c}, minNamed) }
+	for range 4 {
+		for _, text := range [][]byte{[]byte("short"), long('a'), long('b')} {
+			if got, want := n.of(text), nameOf(text); got != want {
+				t.Fatalf("got %s, want %s", got, want)
+			}
+		}
+	}
+	for _, known := range n.young {
+		if !known.printed {
+			t.Error("a text that came four times has no fingerprint")
+		}
+	}
+	// Texts that share a quick hash, as somebody may contrive.
+	a, b := xxh3.Hash(long('a')), xxh3.Hash(long('b'))
+	n.young[a], n.young[b] = n.young[b], n.young[a]
+	for range 3 {
+		for _, text := range [][]byte{long('a'), long('b')} {
+			if got, want := n.of(text), nameOf(text); got != want {
+				t.Fatalf("with a contrived quick hash: got %s, want %s", got, want)
+			}
+		}
+	}
+	for i := range maxNamed + 10 {
+		n.put(uint64(i), &named{})
+	}
+	if got := len(n.young) + len(n.old); got > maxNamed+1 {
+		t.Errorf("%d names kept, at most %d", got, maxNamed)
+	}
+}
