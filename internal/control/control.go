@@ -54,6 +54,8 @@ type Announcement struct {
 	Name     string          `json:"name"` // unique in the fleet, e.g. "encoder-0"
 	Boot     string          `json:"boot"` // random per process start
 	Version  string          `json:"version"`
+	Wire     int             `json:"wire"` // version of data frames; likewise equal
+	Keys     int             `json:"keys"` // version of identifiers, keys and object formats; likewise
 	Model    string          `json:"model"`
 	Engine   string          `json:"engine"` // must be equal on an Encoder and a P/D that work together
 	Cols     int             `json:"cols"`   // likewise

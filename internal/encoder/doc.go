@@ -13,6 +13,9 @@
 //	              └─► publisher (background) ─► Store       ▼
 //	                                          delivered to every grant, confirmed
 //
+// A deliver call carries no files: it waits for what an encode call of another request is about to make, or
+// takes what the cache has, and sends it to grants of its own (board.go).
+//
 // A hit never decodes the picture: the contract follows from the size in the file's header. Items of
 // a call fail alone. The answer comes after delivery, so that "delivered" means that the Prefill
 // worker has checked the bytes.

@@ -136,6 +136,7 @@ func (e *Encoder) announcement() control.Announcement {
 	ns, rules := e.cfg.Namespace, e.spec.Processing
 	return control.Announcement{
 		Role: "encoder", Name: e.cfg.Name, Boot: e.boot, Version: e.cfg.Version,
+		Wire: transport.WireVersion, Keys: transport.KeyVersion,
 		Model: e.spec.Model, Engine: e.spec.Engine, Cols: e.spec.Cols, DType: e.spec.DType,
 		Modelled: e.spec.Modelled, Ready: true,
 		Namespace: &ns, VLLM: e.cfg.VLLM, Processing: &rules, MaxRows: e.spec.MaxRows,

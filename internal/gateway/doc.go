@@ -7,8 +7,9 @@
 //
 //	read the body once ─► find media parts ─► file bytes (data: URL or guarded fetch)
 //	  ─► header check, digest, identifier, geometry ─► key and contract per distinct image
-//	  ─► choose P/D ─► prepare (checks the request, grants memory)
-//	  ─► choose an Encoder per image ─► encode calls ──┐ at the same time
+//	  ─► choose P/D ─► prepare (checks the request, finds embeddings, grants memory for the others)
+//	  ─► per image of those: join the flight of an equal one, or
+//	     choose an Encoder ─► encode calls ────────────┐ at the same time
 //	  ─► chat call, media replaced by item parts ──────┴─► relay
 //
 // Nothing is written to the client before the first byte of the worker's answer, so that every fault

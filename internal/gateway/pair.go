@@ -28,6 +28,8 @@ func (s *snapshot) pair() {
 			}
 			a := w.Seen
 			switch {
+			case a.Wire != ref.Wire || a.Keys != ref.Keys:
+				w.unfit("wire version %d and key version %d, but %s has %d and %d", a.Wire, a.Keys, ref.Name, ref.Wire, ref.Keys)
 			case a.Engine != ref.Engine:
 				w.unfit("engine %q, but %s runs %q", a.Engine, ref.Name, ref.Engine)
 			case a.Cols != ref.Cols || a.DType != ref.DType:

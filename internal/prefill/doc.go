@@ -4,8 +4,9 @@
 // embeddings into an answer.
 //
 // A request comes in two calls. POST /v1/prepare carries the body that will follow and the
-// embeddings it needs: the worker checks the request, measures the prompt, and grants memory for
-// every embedding, all of them or none. POST /v1/chat/completions then hands the prompt to package
+// embeddings it needs: the worker checks the request, measures the prompt, and finds out how each
+// embedding comes: it is resident here, the Store has it, or an Encoder delivers it into memory that is
+// granted, for all of those or for none. POST /v1/chat/completions then hands the prompt to package
 // batch, which computes the text before the first image while Encoders still work, shares the model
 // with all other requests, and asks this package to pick each token. Text is streamed as it comes; a
 // client that reads slowly delays nobody.
@@ -14,5 +15,6 @@
 // answered with 409 and the indexes, before the first byte of the answer; the gateway prepares those
 // items again. No request is ever answered without one of its pictures.
 //
-// A request keeps its embeddings until its prompt is computed.
+// A request keeps its embeddings until its prompt is computed. Then they stay, as residents, until the
+// memory is needed for others; who uses one again has a reference of its own.
 package prefill

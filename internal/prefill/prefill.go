@@ -169,6 +169,7 @@ func (p *Prefill) announcement() control.Announcement {
 	stats := p.sched.Stats()
 	return control.Announcement{
 		Role: "prefill", Name: p.cfg.Name, Boot: p.boot, Version: p.cfg.Version,
+		Wire: transport.WireVersion, Keys: transport.KeyVersion,
 		Model: p.spec.Model, Engine: p.spec.Engine, Cols: p.spec.Cols, DType: p.spec.DType,
 		Modelled: p.spec.Modelled, Ready: true,
 		Context: p.spec.Context, PoolBytes: p.cfg.PoolBytes, Created: p.created,

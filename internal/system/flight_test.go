@@ -173,3 +173,33 @@ func TestMissedByAll(t *testing.T) {
 		t.Errorf("%v encodes, want the first and one repair", n)
 	}
 }
+
+// TestBurstAcrossAMembershipChange: while gateways send an image elsewhere, since its Encoder drains, it is
+// encoded once per Encoder at most.
+func TestBurstAcrossAMembershipChange(t *testing.T) {
+	f := newFleet(t, func(o *options) { o.encodeTime = 400 * time.Millisecond })
+	g := f.secondGateway(t, nil)
+	f.ask(t, "", picture(t, 60, 61, 8))
+	g.ask(t, "", picture(t, 60, 61, 8))
+	before := f.encodes(t)
+	file := picture(t, 60, 61, 9)
+	var waves sync.WaitGroup
+	waves.Go(func() { burst(t, 3, file, f) })
+	first := -1
+	eventually(t, "it is in an engine", func() bool {
+		for i, e := range f.encoders {
+			if e.announcement(t).Running == 1 {
+				first = i
+			}
+		}
+		return first >= 0
+	})
+	f.encoders[first].announce(t, func(a *control.Announcement) { a.Ready, a.Reason = false, control.Draining })
+	eventually(t, "both gateways have seen it", func() bool { return !f.allUp(t) && !g.allUp(t) })
+	waves.Go(func() { burst(t, 12, file, f, g) })
+	waves.Wait()
+	if n := f.encodes(t) - before; n > 2 {
+		t.Errorf("%v encodes on two Encoders", n)
+	}
+	eventually(t, "the memory is back", f.free)
+}

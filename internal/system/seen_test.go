@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"afterimage/internal/control"
+	"afterimage/internal/embedding"
 )
 
 // seen is a worker as /v1/fleet shows it.
@@ -41,6 +42,9 @@ func TestMismatchIsShownAndServesNothing(t *testing.T) {
 	}{
 		"engine":    {func(a *control.Announcement) { a.Engine = "other engine" }, []string{"other engine", "modelled device"}},
 		"cols":      {func(a *control.Announcement) { a.Cols = 17 }, []string{"17", "16"}},
+		"wire":      {func(a *control.Announcement) { a.Wire = 77 }, []string{"wire version 77", "wire version", "has 2"}},
+		"keys":      {func(a *control.Announcement) { a.Keys = 78 }, []string{"key version 78", "and 1"}},
+		"dtype":     {func(a *control.Announcement) { a.DType = embedding.Float16 }, []string{"float16", "float32"}},
 		"model":     {func(a *control.Announcement) { a.Model = "other" }, []string{"other", "modelled"}},
 		"namespace": {func(a *control.Announcement) { a.Namespace = nil }, []string{"no namespace"}},
 		"role":      {func(a *control.Announcement) { a.Role = "prefill" }, []string{"is a prefill, configured as encoder"}},

@@ -13,8 +13,8 @@ import (
 // handshakeTimeout bounds dial-to-welcome on both sides once the connection is there.
 const handshakeTimeout = 5 * time.Second
 
-// keyVersion is the version of identifiers, keys and object formats, which rows are named by.
-const keyVersion = 1
+// KeyVersion is the version of identifiers, keys and object formats, which rows are named by.
+const KeyVersion = 1
 
 // hello is the body of the first frame of each side. Fields that a reader does not know are skipped,
 // so that peers of one wire version may say more.

@@ -70,7 +70,7 @@ func newReceiver(cfg ReceiverConfig) (*receiver, error) {
 	setDefault(&cfg.Advertise, cfg.Listener.Addr().String())
 	r := &receiver{
 		cfg: cfg, log: cfg.Logger, m: cfg.Metrics, n: cfg.Metrics.side(sideReceiver),
-		me: hello{Engine: cfg.Engine, Model: cfg.Model, Cols: cfg.Cols, DType: cfg.DType, Keys: keyVersion,
+		me: hello{Engine: cfg.Engine, Model: cfg.Model, Cols: cfg.Cols, DType: cfg.DType, Keys: KeyVersion,
 			Version: cfg.Version, place: here()},
 		generation: newGeneration(),
 		address:    cfg.Advertise,

@@ -42,7 +42,7 @@ func NewSender(cfg SenderConfig) (Sender, error) {
 	cfg = cfg.withDefaults()
 	s := &sender{
 		cfg: cfg, log: cfg.Logger, m: cfg.Metrics, n: cfg.Metrics.side(sideSender),
-		me: hello{Engine: cfg.Engine, Model: cfg.Model, Cols: cfg.Cols, DType: cfg.DType, Keys: keyVersion,
+		me: hello{Engine: cfg.Engine, Model: cfg.Model, Cols: cfg.Cols, DType: cfg.DType, Keys: KeyVersion,
 			Version: cfg.Version, place: here()},
 		peers: make(map[string]*peer),
 		links: make(map[*link]struct{}),

@@ -161,7 +161,7 @@ func sendTo(t *testing.T, answer func(net.Conn)) error {
 }
 
 func testHello(engine string) hello {
-	return hello{Engine: engine, Cols: testCols, DType: embedding.Float16, Keys: keyVersion}
+	return hello{Engine: engine, Cols: testCols, DType: embedding.Float16, Keys: KeyVersion}
 }
 
 func welcome(w *receiver) []byte {
