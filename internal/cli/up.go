@@ -166,6 +166,7 @@ func upDefaults(l *config.Loaded, caches []string) (notice string, err error) {
 		set("model.path", demo.Path)
 		set("model.mmproj", demo.MMProj)
 		set("model.name", demo.Name)
+		set("model.chat_template", demo.ChatTemplate)
 		notice = "Model: the built-in demo, SmolLM2-135M with a seeded vision tower.\n" +
 			"It sees colours, not objects; ask it for anything else and it makes it up.\n" +
 			"Your own pair: afterimage up --model text.gguf --mmproj vision.gguf"

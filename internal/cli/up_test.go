@@ -133,6 +133,9 @@ func TestUpTakesTheDemo(t *testing.T) {
 	if l.Model.Path != filepath.Join(dir, model.TextFile) || l.Model.MMProj != filepath.Join(dir, model.ProjectorFile) {
 		t.Errorf("got %q and %q, want the pair in %s", l.Model.Path, l.Model.MMProj, dir)
 	}
+	if l.Model.ChatTemplate != model.ChatTemplate || role.ChatTemplate != model.ChatTemplate {
+		t.Errorf("chat templates %q and %q, want the one that the demo's tower was made with", l.Model.ChatTemplate, role.ChatTemplate)
+	}
 	if !strings.Contains(notice, "colours, not objects") {
 		t.Errorf("notice %q does not say what the demo is", notice)
 	}
