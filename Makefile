@@ -37,7 +37,7 @@ build: ## build bin/afterimage (static, no C compiler)
 	@$(GO) build -trimpath -ldflags '-s -w -X afterimage/internal/cli.version=$(VERSION)' -o bin/afterimage ./cmd/afterimage
 
 .PHONY: test
-test: deps deps-test deps-mooncake build ## run all tests, then those with goroutines again under the race detector
+test: deps deps-test deps-browser deps-mooncake build ## run all tests, then those with goroutines again under the race detector
 	@from=$$SECONDS; \
 	echo "test: go vet ./..."; \
 	$(GO) vet ./...; \
@@ -62,7 +62,7 @@ race: ## run the tests under the race detector (needs a C compiler)
 		$$($(GO) list ./... | grep -v -x $(foreach p,$(NO_RACE),-e 'afterimage/$(p)'))
 
 .PHONY: soak
-soak: deps deps-test deps-mooncake build ## run the long loops and chaos tests at their full figures
+soak: deps deps-test deps-browser deps-mooncake build ## run the long loops and chaos tests at their full figures
 	@AFTERIMAGE_SOAK=1 $(GO) test -count=1 -timeout 60m ./...
 
 .PHONY: lint
@@ -85,6 +85,10 @@ deps: ## fetch the engine libraries and the demo's text model into .cache (once)
 .PHONY: deps-test
 deps-test: ## make .cache/venv with the pinned OpenAI SDK (once)
 	@scripts/deps-test.sh
+
+.PHONY: deps-browser
+deps-browser: ## fetch a headless Chromium for the tests of the dashboard, unless one is installed (once)
+	@scripts/deps-browser.sh
 
 .PHONY: deps-mooncake
 deps-mooncake: ## fetch Mooncake's master and client into .cache (once)

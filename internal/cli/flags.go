@@ -22,7 +22,7 @@ type common struct {
 // upOwns are the keys that up works out itself, since it starts several workers on ports of its own.
 var upOwns = []string{
 	"store.listen", "store.path", "mooncake.client", "mooncake.admin", "mooncake.start_client", "mooncake.client_ttl", "encoder.listen", "encoder.name", "encoder.store",
-	"prefill.listen", "prefill.data_listen", "prefill.name", "prefill.store", "gateway.encoders", "gateway.prefills",
+	"prefill.listen", "prefill.data_listen", "prefill.name", "prefill.store", "gateway.encoders", "gateway.prefills", "gateway.store",
 }
 
 // unused are the keys that come with a table and that the command does not read.

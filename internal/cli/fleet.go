@@ -58,7 +58,7 @@ func fleet(cfg config.Config, file, socket string) []supervise.Spec {
 	})
 	specs = append(specs, workers...)
 	add(&specs, "gateway", config.RoleGateway, stageGateway, func(known supervise.Known) []string {
-		args := []string{"--listen", cmp.Or(known["gateway"].Listen, cfg.Gateway.Listen)}
+		args := []string{"--listen", cmp.Or(known["gateway"].Listen, cfg.Gateway.Listen), "--store-socket=" + socket}
 		for _, name := range encoders {
 			args = append(args, "--encoder", "http://"+known[name].Listen)
 		}

@@ -61,6 +61,9 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 	g.Start(probes)
 	mux := p.mux(g.Ready, nil)
 	g.Routes(mux)
+	if own.Dashboard {
+		defer serveDashboard(mux, g, cfg)()
+	}
 	err := p.ready("")
 	if err == nil {
 		err = p.serve(ctx, mux)

@@ -38,7 +38,7 @@ func TestFleet(t *testing.T) {
 		"encoder-0": "encoder --config f.toml --listen h:10 --name encoder-0 --store=s.sock",
 		"encoder-1": "encoder --config f.toml --listen h:11 --name encoder-1 --store=s.sock",
 		"prefill-0": "prefill --config f.toml --listen h:20 --name prefill-0 --store=s.sock --data-listen h:21",
-		"gateway":   "gateway --config f.toml --listen 127.0.0.1:8000 --encoder http://h:10 --encoder http://h:11 --prefill http://h:20",
+		"gateway":   "gateway --config f.toml --listen 127.0.0.1:8000 --store-socket=s.sock --encoder http://h:10 --encoder http://h:11 --prefill http://h:20",
 	}
 	if d := cmp.Diff(want, first); d != "" {
 		t.Error(d)

@@ -135,6 +135,8 @@ type Gateway struct {
 	FetchTimeout     Duration `toml:"fetch_timeout" key:"gateway.fetch_timeout" placeholder:"TIME" help:"Time for one image URL, redirects included."`
 	Repairs          int      `toml:"repairs" key:"gateway.repairs" placeholder:"N" help:"How often lost embeddings of one request are made again before the client gets a 503."`
 	Routing          string   `toml:"routing" key:"gateway.routing" placeholder:"HOW" help:"How vLLM workers are chosen. affinity: the same image goes to the same Encoder, requests to the worker with the fewest; round-robin, which is vLLM's way; random."`
+	Dashboard        bool     `toml:"dashboard" key:"gateway.dashboard" negatable:"" help:"Serve the page at /: the fleet, the latest requests picture by picture, and what reuse saved. It shows no prompts, pictures, addresses or names of requests."`
+	Store            string   `toml:"store" key:"gateway.store" name:"store-socket" placeholder:"SOCKET" help:"Socket of the Store, with store.kind = ram, for the page to show how full it is. With mooncake, mooncake.admin says it. Nothing else depends on it."`
 	SilenceLimit     Duration `toml:"silence_limit" key:"gateway.silence_limit" placeholder:"TIME" help:"How long a worker that holds a call may show no sign of life (frozen, host gone) before the call is cut and repaired, or ends in an error once its answer has begun."`
 }
 
@@ -223,7 +225,7 @@ func DefaultConfig() Config {
 		},
 		Gateway: Gateway{
 			Listen: "127.0.0.1:8000", MaxBodyBytes: 64 * MiB, MaxImages: 16,
-			FetchTimeout: Duration(10 * time.Second), Repairs: 2, Routing: "affinity", SilenceLimit: Duration(10 * time.Second),
+			FetchTimeout: Duration(10 * time.Second), Repairs: 2, Routing: "affinity", Dashboard: true, SilenceLimit: Duration(10 * time.Second),
 		},
 		VLLM: VLLM{
 			ECConsumerDPSize: 1, DecodeRetries: 1, ProbeInterval: Seconds(5 * time.Second), ProbeTimeout: Seconds(2 * time.Second),

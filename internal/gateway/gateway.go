@@ -67,6 +67,7 @@ type Gateway struct {
 	flights *flights
 	metrics *metrics
 	stored  *stored
+	seen    *seen
 	// background holds calls that nobody waits for but Close.
 	background sync.WaitGroup
 }
@@ -80,7 +81,7 @@ func New(cfg Config) *Gateway {
 	client := proxy.NewClient(workerIdle)
 	return &Gateway{
 		cfg: cfg, client: client, fleet: newFleet(cfg, client), geo: newGeometry(),
-		traces: newTraces(1024), flights: newFlights(), metrics: newMetrics(cfg.Registry), stored: newStored(cfg.Registry),
+		traces: newTraces(1024), flights: newFlights(), metrics: newMetrics(cfg.Registry), stored: newStored(cfg.Registry), seen: newSeen(),
 	}
 }
 

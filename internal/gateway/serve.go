@@ -48,6 +48,7 @@ func (g *Gateway) serveChat(w http.ResponseWriter, r *http.Request) {
 	status := g.finish(req, out, err)
 	out.End()
 	req.trace.end(status, err)
+	g.seen.end(req.trace.copy(), time.Now())
 	g.metrics.requests.WithLabelValues(strconv.Itoa(status)).Inc()
 	g.metrics.duration.Observe(time.Since(req.start).Seconds())
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"afterimage/internal/control"
@@ -17,16 +18,20 @@ import (
 
 // trace is a Trace in the making.
 type trace struct {
-	start time.Time
-	ended chan struct{} // closed by end
-	mu    sync.Mutex    // guards t
-	t     control.Trace
+	start    time.Time
+	number   uint64         // grows by one per request
+	ended    chan struct{}  // closed by end
+	latest   *atomic.Uint64 // revision of all traces
+	revision atomic.Uint64  // of all traces, when this one changed last
+	mu       sync.Mutex     // guards t
+	t        control.Trace
 }
 
 func (t *trace) with(f func(*control.Trace)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f(&t.t)
+	t.revision.Store(t.latest.Add(1))
 }
 
 func (t *trace) since() float64 { return float64(time.Since(t.start)) / float64(time.Millisecond) }
@@ -112,10 +117,13 @@ func (t *trace) copy() control.Trace {
 
 // traces remembers the latest requests under random names, so that no client finds the trace of another.
 type traces struct {
+	revision atomic.Uint64 // grows with every change of a trace
+
 	mu     sync.Mutex // guards what follows
 	byName map[string]*trace
 	ring   []string
 	next   int
+	number uint64 // of the last request
 }
 
 func newTraces(n int) *traces {
@@ -124,9 +132,12 @@ func newTraces(n int) *traces {
 
 // begin returns the trace of a new request, to be found under name, which is used once.
 func (ts *traces) begin(name, request string) *trace {
-	t := &trace{start: time.Now(), ended: make(chan struct{}), t: control.Trace{Request: request}}
+	t := &trace{start: time.Now(), ended: make(chan struct{}), latest: &ts.revision, t: control.Trace{Request: request}}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
+	ts.number++
+	t.number = ts.number
+	t.revision.Store(ts.revision.Add(1))
 	delete(ts.byName, ts.ring[ts.next])
 	ts.ring[ts.next] = name
 	ts.next = (ts.next + 1) % len(ts.ring)

@@ -45,11 +45,12 @@ var Table = map[string]Rule{
 	"client":  {Layer: 5, Duty: "the user's side of the API: ask, and the trace of an answer"},
 	"prefill": {Layer: 5, Duty: "the role that prefills and decodes"},
 
-	"admin": {Layer: 6, Duty: "health, metrics, dashboard: what every role's server shows without a key"},
-	"bench": {Layer: 6, Duty: "measures and compares with targets and peers", Beside: []string{"admin", "chart", "load", "sim"}},
-	"chart": {Layer: 6, Duty: "pages of tables and SVG plots in one file"},
-	"load":  {Layer: 6, Duty: "puts requests on an endpoint and measures the answers"},
-	"sim":   {Layer: 6, Duty: "answers what-if questions from image traces"},
+	"admin":     {Layer: 6, Duty: "health and metrics: what every role's server shows without a key"},
+	"bench":     {Layer: 6, Duty: "measures and compares with targets and peers", Beside: []string{"admin", "chart", "load", "sim"}},
+	"chart":     {Layer: 6, Duty: "pages of tables and SVG plots in one file"},
+	"dashboard": {Layer: 6, Duty: "the page at a gateway's /: fleet, requests, reuse"},
+	"load":      {Layer: 6, Duty: "puts requests on an endpoint and measures the answers"},
+	"sim":       {Layer: 6, Duty: "answers what-if questions from image traces"},
 
 	"config":    {Layer: top, Duty: "one configuration of all roles, with the source of each value"},
 	"supervise": {Layer: top, Duty: "the processes of up: order, readiness, restarts, end"},
