@@ -52,7 +52,7 @@ test: deps deps-test deps-browser deps-mooncake build ## run all tests, then tho
 .PHONY: test-vllm
 test-vllm: deps deps-mooncake ## hold objects against vLLM's own code, and the gateway against its proxy before real vLLM workers (after make peers)
 	@[ -f .cache/peers/venv/installed.txt ] || { echo "test-vllm: vLLM is not installed: run make peers" >&2; exit 1; }
-	@echo "test-vllm: real are vLLM's configuration, hasher, resolver, publisher and Store client, Mooncake, and all of Afterimage; TestVLLMWorkers also runs vLLM's engines (some minutes, 8 GiB)"
+	@echo "test-vllm: vLLM, its engine on CPU with random weights and a plugin that lets the shared cache run there, Mooncake and Afterimage are real"
 	@$(GO) test -tags vllm -count=1 -v -timeout $(TEST_TIMEOUT) -run 'TestVLLM' ./internal/system
 
 .PHONY: race

@@ -70,6 +70,17 @@ name_vllm() {
 	: >"$info/RECORD"
 }
 
+# plugin makes peers_plugin.py a plugin of vLLM, which does nothing unless it is asked to.
+plugin() {
+	local site
+	site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+	cp scripts/peers_plugin.py "$site/"
+	mkdir -p "$site/peers_plugin-1.dist-info"
+	printf 'Metadata-Version: 2.1\nName: peers_plugin\nVersion: 1\n' >"$site/peers_plugin-1.dist-info/METADATA"
+	printf '[vllm.general_plugins]\npeers_plugin = peers_plugin:register\n' >"$site/peers_plugin-1.dist-info/entry_points.txt"
+	: >"$site/peers_plugin-1.dist-info/RECORD"
+}
+
 # proxy takes vLLM's EPD proxy out of its source distribution; no wheel has it. The lock that uv writes tells where
 # the index keeps the file.
 proxy() {
@@ -137,6 +148,7 @@ index=$(python3 -m pip config get global.index-url 2>/dev/null || true)
 unset PYTHONDONTWRITEBYTECODE
 check_host
 install
+plugin
 proxy
 model
 check

@@ -2,22 +2,43 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs a vLLM worker of `make peers` in the foreground, on 127.0.0.1 and a random-weight model:
 #
-#   scripts/peers_serve.sh encoder PORT FOLDER   an Encoder, which hands its outputs over as files in FOLDER
-#   scripts/peers_serve.sh prefill PORT FOLDER   the P/D that takes them
-#   scripts/peers_serve.sh whole PORT            a server that does both
+#   scripts/peers_serve.sh encoder PORT FOLDER         an Encoder, which hands its outputs over as files in FOLDER
+#   scripts/peers_serve.sh prefill PORT FOLDER         the P/D that takes them
+#   scripts/peers_serve.sh encoder-mooncake PORT MASTER   an Encoder that pushes to P/Ds and shares its outputs in the
+#                                                      Mooncake cluster of MASTER, host:port
+#   scripts/peers_serve.sh prefill-mooncake PORT CONTROL  the P/D that takes pushes; CONTROL is its control channel's port
+#   scripts/peers_serve.sh whole PORT                  a server that does both
 #
-# Each is up when GET /health says 200, after one to two minutes, and takes 3 to 4 GiB of memory.
+# The two with Mooncake run with scripts/peers_plugin.py, which says what it changes in vLLM; the others are as vLLM
+# made them. Each is up when GET /health says 200, after one to two minutes, and takes 3 to 4 GiB of memory.
 set -euo pipefail
-role=${1:-} port=${2:-} folder=${3:-}
-connector() {
-	[ -n "$folder" ] || { echo "peers_serve: name the folder through which Encoder and P/D hand files over" >&2 && exit 2; }
-	echo '{"ec_connector":"ECExampleConnector","ec_role":"'"$1"'","ec_connector_extra_config":{"shared_storage_path":"'"$folder"'"}}'
+role=${1:-} port=${2:-} with=${3:-}
+usage() {
+	sed -n '/^#   scripts/s/^# //p' "$0" >&2
+	exit 2
 }
+files() {
+	echo '{"ec_connector":"ECExampleConnector","ec_role":"ec_'"$1"'","ec_connector_extra_config":{"shared_storage_path":"'"$with"'"}}'
+}
+mooncake() {
+	echo '{"ec_connector":"ECMooncakeConnector","ec_role":"ec_'"$1"'","ec_ip":"127.0.0.1","ec_buffer_device":"cpu","ec_buffer_size":67108864,'"$2"'}'
+}
+[ -n "$port" ] && { [ "$role" = whole ] || [ -n "$with" ]; } || usage
 case $role in
-encoder) args=(--ec-transfer-config "$(connector ec_producer)") ;;
-prefill) args=(--enable-mm-embeds --ec-transfer-config "$(connector ec_consumer)") ;;
+encoder) args=(--ec-transfer-config "$(files producer)") ;;
+prefill) args=(--enable-mm-embeds --ec-transfer-config "$(files consumer)") ;;
+encoder-mooncake)
+	args=(--max-num-batched-tokens 16384 --ec-transfer-config "$(mooncake producer '"ec_connector_extra_config":{"mooncake_protocol":"tcp","cross_encoder_cache":true,"store_read_buffer_bytes":8388608}')")
+	settings=$(mktemp --suffix=.json)
+	echo '{"mode":"standalone-store","metadata_server":"P2PHANDSHAKE","master_server_address":"'"$with"'","protocol":"tcp","device_name":"","global_segment_size":0,"local_buffer_size":"64mb"}' >"$settings"
+	export AFTERIMAGE_PEERS_PLUGIN=1 MOONCAKE_CONFIG_PATH=$settings
+	;;
+prefill-mooncake)
+	args=(--enable-mm-embeds --ec-transfer-config "$(mooncake consumer '"ec_port":'"$with"',"ec_connector_extra_config":{"mooncake_protocol":"tcp","push_wait_timeout_s":15}')")
+	export AFTERIMAGE_PEERS_PLUGIN=1
+	;;
 whole) args=() ;;
-*) echo "usage: peers_serve.sh encoder|prefill|whole PORT [FOLDER]" >&2 && exit 2 ;;
+*) usage ;;
 esac
 # shellcheck source=scripts/peers_env.sh
 source "$(dirname "$0")/peers_env.sh"

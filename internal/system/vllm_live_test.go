@@ -32,8 +32,8 @@ import (
 
 // These tests hold objects, keys and identifiers against vLLM's own code. `make test-vllm` runs them, after
 // `make peers`. What is real: vLLM's engine configuration, media loader, hasher, resolver, publisher and Store
-// client, from its wheel; Mooncake's master, mooncake_client and Python client; all of this program. What does
-// not run is a vLLM engine: its values are random numbers.
+// client, from its wheel; Mooncake's master, mooncake_client and Python client; all of this program. A vLLM engine
+// runs in TestVLLMEngine only; elsewhere vLLM's values are random numbers.
 
 const vllmPrefix = "live"
 
