@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"runtime"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -165,6 +166,9 @@ func (l *link) write(batch []parcel, vec [][]byte) error {
 func (l *link) pump() {
 	batch, vec := make([]parcel, 0, batchParcels), make([][]byte, 0, 2*batchParcels)
 	for {
+		// Those who are about to queue go first: with 64 transfers of 16 KiB under way a system call then takes
+		// 22 of them in the place of 2 (bench transport, 2 vCPU EPYC).
+		runtime.Gosched()
 		l.mu.Lock()
 		mine := !l.busy && len(l.queue) > 0 && l.err == nil
 		if mine {

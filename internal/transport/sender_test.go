@@ -341,6 +341,7 @@ func TestSendCancelWhileWriting(t *testing.T) {
 		w.wantObject(tks[0], object(t, "a"))
 		w.wantObject(tks[1], object(t, "b"))
 		w.wantDropped("late abandon", 1)
+		synctest.Wait() // for the writer, whose last object may be confirmed before it lets go
 		if st := w.from.Stats(); st.Committed != 0 {
 			t.Errorf("the sender still holds %d bytes", st.Committed)
 		}
