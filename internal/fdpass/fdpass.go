@@ -34,18 +34,25 @@ func (s *Source) Read(p []byte) (int, error) {
 	if s.plain || !ok {
 		return s.Conn.Read(p)
 	}
+	n, files, err := Read(u, p)
+	s.files = append(s.files, files...)
+	return n, err
+}
+
+// Read reads into p as u.Read does, and returns the descriptors that came with the bytes, which are the
+// caller's.
+func Read(u *net.UnixConn, p []byte) (n int, files []*os.File, err error) {
 	var oob [128]byte
 	n, oobn, _, _, err := u.ReadMsgUnix(p, oob[:])
 	n, oobn = max(n, 0), max(oobn, 0) // -1 with some errors
-	if files, bad := parseRights(oob[:oobn]); bad == nil {
-		s.files = append(s.files, files...)
-	} else if err == nil {
+	files, bad := parseRights(oob[:oobn])
+	if err == nil {
 		err = bad
 	}
 	if n == 0 && err == nil && len(p) > 0 {
 		err = io.EOF
 	}
-	return n, err
+	return n, files, err
 }
 
 // Take hands over the descriptors that came, if there are exactly n of them, and ends keeping. Others
@@ -55,13 +62,14 @@ func (s *Source) Take(n int) []*os.File {
 	files := s.files
 	s.files = nil
 	if len(files) != n {
-		closeAll(files)
+		CloseAll(files)
 		return nil
 	}
 	return files
 }
 
-func closeAll(files []*os.File) {
+// CloseAll closes files.
+func CloseAll(files []*os.File) {
 	for _, f := range files {
 		_ = f.Close()
 	}
@@ -86,7 +94,7 @@ func parseRights(oob []byte) (files []*os.File, err error) {
 		}
 	}
 	if len(files) > MaxFiles {
-		closeAll(files)
+		CloseAll(files)
 		return nil, errors.New("more descriptors than a message carries")
 	}
 	return files, nil

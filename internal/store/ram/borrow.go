@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"afterimage/internal/arena"
+	"afterimage/internal/fdpass"
 )
 
 // makeLink makes the borrower of a client that asked for a link, and answers hello. When the Store's
@@ -23,7 +24,7 @@ func (s *session) makeLink(h head, a ask) error {
 		s.src.take(0)
 		return s.greet(h, greeting{}, nil)
 	}
-	defer closeAll(files)
+	defer fdpass.CloseAll(files)
 	g := greeting{flags: flagLink, memory: s.srv.cfg.Arena.Stats().Capacity, sketch: s.srv.shelf.sketch.mem.Stats().Capacity}
 	m, err := s.clientMemory(a)
 	if err != nil {
@@ -46,7 +47,7 @@ func (s *session) clientMemory(a ask) (*arena.Mapping, error) {
 	if files == nil {
 		return nil, fmt.Errorf("no descriptor for %d bytes of memory", a.memory)
 	}
-	defer closeAll(files)
+	defer fdpass.CloseAll(files)
 	return arena.MapShared(files[0], int64(a.memory))
 }
 

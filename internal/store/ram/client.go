@@ -15,6 +15,7 @@ import (
 
 	"afterimage/internal/arena"
 	"afterimage/internal/embedding"
+	"afterimage/internal/fdpass"
 	"afterimage/internal/store"
 )
 
@@ -189,7 +190,7 @@ func (c *Client) greet(cn *conn, l *link) error {
 	if err != nil {
 		return err
 	}
-	closeAll(cn.src.take(0))
+	fdpass.CloseAll(cn.src.take(0))
 	c.noteEpoch(g)
 	if l != nil && g.flags&flagLink != 0 {
 		cn.link, cn.lane = l, a.lane

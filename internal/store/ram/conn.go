@@ -12,6 +12,7 @@ import (
 
 	"afterimage/internal/arena"
 	"afterimage/internal/embedding"
+	"afterimage/internal/fdpass"
 	"afterimage/internal/store"
 )
 
@@ -108,7 +109,7 @@ func (cn *conn) hello(a ask, files []*os.File) (greeting, error) {
 	id := cn.c.nextID.Add(1)
 	cn.extend(askBytes)
 	b := a.append(head{op: opHello, request: id, body: askBytes}.append(nil))
-	if err := writeWith(cn.nc, b, files); err != nil {
+	if err := fdpass.Write(cn.nc, b, files...); err != nil {
 		return greeting{}, err
 	}
 	_, body, err := cn.reply(opHello, id)

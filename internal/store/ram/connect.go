@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"afterimage/internal/arena"
+	"afterimage/internal/fdpass"
 )
 
 // connected returns the link to join with nc, making one if need be; nil where objects are streamed.
@@ -55,16 +56,16 @@ func (c *Client) makeLink(nc net.Conn, memory *os.File) (*link, error) {
 	a := ask{pid: uint32(os.Getpid()), flags: flagLink, memory: uint64(c.cfg.Arena.Stats().Capacity)}
 	g, err := cn.hello(a, []*os.File{memory})
 	if err != nil {
-		closeAll(cn.src.take(0))
+		fdpass.CloseAll(cn.src.take(0))
 		return nil, err
 	}
 	if err := cn.limit.met(); err != nil {
-		closeAll(cn.src.take(0))
+		fdpass.CloseAll(cn.src.take(0))
 		return nil, err
 	}
 	c.noteEpoch(g)
 	files := cn.src.take(2)
-	defer closeAll(files)
+	defer fdpass.CloseAll(files)
 	if g.flags&flagLink == 0 || files == nil {
 		c.linkless.Store(g.epoch)
 		return nil, nil

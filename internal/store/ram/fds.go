@@ -3,8 +3,6 @@
 package ram
 
 import (
-	"errors"
-	"io"
 	"net"
 	"os"
 	"sync"
@@ -12,10 +10,9 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-)
 
-// maxFiles is the most descriptors that one hello carries.
-const maxFiles = 2
+	"afterimage/internal/fdpass"
+)
 
 // source reads from a connection. During hello it keeps the descriptors that come with the bytes; a
 // plain read would drop them.
@@ -35,17 +32,8 @@ func (s *source) Read(p []byte) (int, error) {
 	case s.plain || !ok:
 		return s.nc.Read(p)
 	}
-	var oob [128]byte
-	n, oobn, _, _, err := u.ReadMsgUnix(p, oob[:])
-	n, oobn = max(n, 0), max(oobn, 0) // -1 with some errors
-	if files, bad := parseRights(oob[:oobn]); bad == nil {
-		s.files = append(s.files, files...)
-	} else if err == nil {
-		err = bad
-	}
-	if n == 0 && err == nil && len(p) > 0 {
-		err = io.EOF
-	}
+	n, files, err := fdpass.Read(u, p)
+	s.files = append(s.files, files...)
 	return n, err
 }
 
@@ -56,59 +44,10 @@ func (s *source) take(n int) []*os.File {
 	files := s.files
 	s.files = nil
 	if len(files) != n {
-		closeAll(files)
+		fdpass.CloseAll(files)
 		return nil
 	}
 	return files
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		_ = f.Close()
-	}
-}
-
-// parseRights takes descriptors out of control data.
-func parseRights(oob []byte) (files []*os.File, err error) {
-	if len(oob) == 0 {
-		return nil, nil
-	}
-	msgs, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range msgs {
-		fds, err := unix.ParseUnixRights(&m)
-		if err != nil {
-			continue // some other control message
-		}
-		for _, fd := range fds {
-			files = append(files, os.NewFile(uintptr(fd), "received"))
-		}
-	}
-	if len(files) > maxFiles {
-		closeAll(files)
-		return nil, errors.New("more descriptors than a hello carries")
-	}
-	return files, nil
-}
-
-// writeWith writes b and sends files along with its first byte.
-func writeWith(nc net.Conn, b []byte, files []*os.File) error {
-	u, ok := nc.(*net.UnixConn)
-	if !ok || len(files) == 0 {
-		_, err := nc.Write(b)
-		return err
-	}
-	fds := make([]int, len(files))
-	for i, f := range files {
-		fds[i] = int(f.Fd())
-	}
-	n, _, err := u.WriteMsgUnix(b, unix.UnixRights(fds...), nil)
-	if err == nil && n < len(b) {
-		_, err = nc.Write(b[n:])
-	}
-	return err
 }
 
 // probe tells whether the other end of a connection is still there.

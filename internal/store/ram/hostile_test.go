@@ -14,6 +14,7 @@ import (
 
 	"afterimage/internal/arena"
 	"afterimage/internal/embedding"
+	"afterimage/internal/fdpass"
 	"afterimage/internal/store"
 )
 
@@ -27,7 +28,7 @@ func rawLink(t *testing.T, path string, a *arena.Arena) (*rawConn, uint64) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := writeWith(r.Conn, ask.append(head{op: opHello, body: askBytes}.append(nil)), []*os.File{f}); err != nil {
+	if err := fdpass.Write(r.Conn, ask.append(head{op: opHello, body: askBytes}.append(nil)), f); err != nil {
 		t.Fatal(err)
 	}
 	_, body := r.recv()
@@ -221,7 +222,7 @@ func TestLinkWithoutMemory(t *testing.T) {
 	for name, files := range map[string][]*os.File{"none": nil, "no memory": {null}, "two": {null, null}} {
 		r := rawDial(t, l.path)
 		a := ask{flags: flagLink, memory: mib}
-		if err := writeWith(r.Conn, a.append(head{op: opHello, body: askBytes}.append(nil)), files); err != nil {
+		if err := fdpass.Write(r.Conn, a.append(head{op: opHello, body: askBytes}.append(nil)), files...); err != nil {
 			t.Fatal(err)
 		}
 		_, body := r.recv()
@@ -285,7 +286,7 @@ func lieTo(t *testing.T, ln net.Listener, mem *arena.Arena, offer []uint64) {
 			defer nc.Close()
 			nc.SetDeadline(time.Now().Add(10 * time.Second))
 			src := &source{nc: nc}
-			defer func() { closeAll(src.files) }()
+			defer func() { fdpass.CloseAll(src.files) }()
 			in := frames{r: src}
 			for {
 				h, body, err := in.next()
@@ -308,7 +309,7 @@ func lieTo(t *testing.T, ln net.Listener, mem *arena.Arena, offer []uint64) {
 							files = append(files, f)
 						}
 					}
-					writeWith(nc, g.append(head{op: opHello, request: h.request, body: helloBytes}.append(nil)), files)
+					fdpass.Write(nc, g.append(head{op: opHello, request: h.request, body: helloBytes}.append(nil)), files...)
 				case opLend:
 					good := numbers(uint64(statusLent), 64, 64, 9)
 					nc.Write(append(append(head{op: opLend, request: h.request, count: 2, body: 2 * offerBytes}.append(nil), good...), numbers(offer...)...))

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+
+	"afterimage/internal/fdpass"
 )
 
 // session serves one connection: one request at a time, in order. Everything it holds of the shelf
@@ -43,7 +45,7 @@ func newSession(srv *Server, nc net.Conn) *session {
 func (s *session) run() {
 	defer s.limit.end()
 	err := s.hello()
-	closeAll(s.src.files) // what came without being asked for
+	fdpass.CloseAll(s.src.files) // what came without being asked for
 	if s.track != nil {
 		defer s.srv.shelf.leave(s.track)
 	}
@@ -104,7 +106,7 @@ func (s *session) greet(h head, g greeting, files []*os.File) error {
 	g.epoch, g.maxObject = s.srv.epoch, s.srv.cfg.MaxObjectBytes
 	b := head{op: opHello, request: h.request, body: helloBytes}.append(s.out[:0])
 	s.limit.within(s.srv.cfg.IOTimeout)
-	return cmp.Or(writeWith(s.nc, g.append(b), files), s.limit.met())
+	return cmp.Or(fdpass.Write(s.nc, g.append(b), files...), s.limit.met())
 }
 
 // serve answers one request. Each handler writes its own reply.
