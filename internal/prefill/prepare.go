@@ -142,7 +142,7 @@ func (p *Prefill) grant(ctx context.Context, items []control.PrepareItem, need [
 		if !it.Sized() {
 			return errNoSize(i)
 		}
-		wants[n] = transport.Want{Key: it.Key, Contract: it.Contract, Bytes: it.Bytes, Protocol: p.cfg.Protocol}
+		wants[n] = transport.Want{Key: it.Key, Contract: it.Contract, Bytes: it.Bytes, Protocol: p.cfg.Protocol, Fresh: it.Force}
 	}
 	tickets, err := p.cfg.Receiver.Grant(ctx, wants)
 	p.cfg.Residents.granted()

@@ -149,8 +149,9 @@ func (r *receiver) issue(wants []Want) ([]Ticket, error) {
 	var few [8]*room
 	rooms, fresh := few[:0:4], few[4:4:8]
 	for _, w := range wants {
-		rm := r.rooms[w.Key]
-		if rm == nil || rm.want != w {
+		rm, alone := r.rooms[w.Key], w.Fresh
+		w.Fresh = false
+		if rm == nil || alone || rm.want != w {
 			buf, err := r.cfg.Arena.Reserve(w.Bytes)
 			if err != nil {
 				for _, rm := range fresh {

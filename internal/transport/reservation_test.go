@@ -157,6 +157,63 @@ func TestT06DeadSender(t *testing.T) {
 	f("silence", func(*rawPeer) {}, 2*time.Second, "no sign of life for 2s")
 }
 
+// A follower does not need its own sender any more while another's writes.
+func TestFollowerOutlivesItsSender(t *testing.T) {
+	inBubble(t, 1, func(w *world, p, q *rawPeer) {
+		writer, follower := w.grant(want("x"))[0], w.grant(want("x"))[0]
+		bytes := append(data(writer).append(nil), object(t, "x")...)
+		p.write(bytes[:headerBytes+100])
+		synctest.Wait()
+		q.wantAnswer(frameGrant, q.say(frameReserve, follower, ""), statusFollow)
+		q.nc.Close()
+		synctest.Wait()
+		p.write(bytes[headerBytes+100:])
+		p.wantAck(data(writer), statusComplete)
+		w.wantObject(writer, object(t, "x"))
+		w.wantObject(follower, object(t, "x"))
+	})
+}
+
+// A sender that was told to follow hears when the object is there, or will not be.
+func TestFollowerHears(t *testing.T) {
+	f := func(name string, st status) {
+		inBubble(t, 1, func(w *world, p, q *rawPeer) {
+			writer, follower := w.grant(want("x"))[0], w.grant(want("x"))[0]
+			bytes := append(data(writer).append(nil), object(t, name)...)
+			p.write(bytes[:headerBytes+100])
+			synctest.Wait()
+			h := data(follower)
+			q.write(append(h.append(nil), make([]byte, h.Length)...)) // is drained
+			p.write(bytes[headerBytes+100:])
+			p.read()
+			q.wantAck(h, st)
+			w.wantDropped("follow", 1)
+			writer.Cancel()
+			follower.Cancel()
+		})
+	}
+	f("x", statusComplete)
+	f("another", statusFailed)
+}
+
+// A want that is to be fresh shares nothing that was there before it; what comes later may share it.
+func TestFreshWant(t *testing.T) {
+	inBubble(t, 2, func(w *world, p, _ *rawPeer) {
+		old := w.grant(want("x"))[0]
+		p.deliver(old, "x")
+		fresh := want("x")
+		fresh.Fresh = true
+		tk := w.grant(fresh)[0]
+		w.wantWaiting(tk)
+		later := w.grant(want("x"))[0]
+		p.deliver(tk, "x")
+		w.wantInUse(2 * int64(objectBytes(testRows)))
+		for _, t := range []*ticket{old, tk, later} {
+			w.wantObject(t, object(w.t, "x"))
+		}
+	})
+}
+
 // A second sender cannot take a reservation over; the same one may repeat it.
 func TestReserveIsIdempotent(t *testing.T) {
 	inBubble(t, 1, func(w *world, p, q *rawPeer) {

@@ -90,8 +90,11 @@ func (s *session) leave(why error) {
 		why = errors.New("its sender is gone")
 	}
 	for t := range s.reserved {
-		t.sender, t.awaits = nil, false
-		s.r.failLocked(t, "disconnect", why)
+		t.sender = nil
+		if !t.awaits { // else another sender brings it
+			s.r.failLocked(t, "disconnect", why)
+		}
+		t.awaits = false
 	}
 	clear(s.reserved)
 	delete(s.r.sessions, s)

@@ -41,6 +41,9 @@ type Want struct {
 	Contract embedding.Contract
 	Protocol embedding.Protocol // format of the object
 	Bytes    int                // exact size of the whole object
+	// Fresh wants an object of its own: what another ticket waits for, or has and did not claim, may be
+	// what was found to be wrong. Later Wants may share it.
+	Fresh bool
 }
 
 // Ticket is the receiving side of one transfer. All methods may be called from any goroutine.
