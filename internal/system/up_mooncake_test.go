@@ -75,3 +75,25 @@ func TestKilledUpLeavesNoMooncake(t *testing.T) {
 	}
 	u.gone(t, 5*time.Second)
 }
+
+// TestDirectWithMooncake: a P/D that keeps nothing reads a real Mooncake cluster into its own memory, while no
+// Encoder is asked; in p2p mode an Encoder reads it and forwards. The answers are one.
+func TestDirectWithMooncake(t *testing.T) {
+	red := plain(t, color.RGBA{220, 20, 30, 255})
+	var texts []string
+	for _, c := range []struct{ mode, encoder, want string }{{"direct", "", "store by copy"}, {"p2p", "1", "store by "}} {
+		u := startUp(t, append(pair(t, model.MLP), "--store", "mooncake", "--delivery", c.mode, "--prefill-resident-bytes", "0")...)
+		first := u.mustAsk(t, "0", red)
+		u.stored(t, "encoder-0", 1)
+		second := u.mustAsk(t, c.encoder, red)
+		if !strings.HasPrefix(road(second), c.want) || (second.Items[0].Encoder == "") != (c.mode == "direct") || second.Text != first.Text {
+			t.Errorf("%s: %s with the help of %q, %q after %q", c.mode, road(second), second.Items[0].Encoder, second.Text, first.Text)
+		}
+		texts = append(texts, second.Text)
+		u.signalGroup(t, syscall.SIGINT)
+		u.ends(t, 6*time.Second)
+	}
+	if texts[0] != texts[1] || texts[0] == "" {
+		t.Errorf("direct %q, p2p %q", texts[0], texts[1])
+	}
+}
