@@ -4,6 +4,7 @@ package batch
 
 import (
 	"fmt"
+	"runtime/debug"
 
 	"afterimage/internal/engine"
 )
@@ -69,7 +70,7 @@ func (s *Scheduler) pick(j *job, logits []float32) {
 	if s.lim.Cells >= s.lim.Sequences*s.lim.Context {
 		j.letGo()
 	}
-	tok, more, err := j.next(logits)
+	tok, more, err := j.choose(logits)
 	switch {
 	case err != nil || !more:
 		s.finish(j, err)
@@ -78,4 +79,14 @@ func (s *Scheduler) pick(j *job, logits []float32) {
 	default:
 		j.answer = append(j.answer, tok)
 	}
+}
+
+// choose calls next. A panic in it is the fault of one request, and must not be that of all others.
+func (j *job) choose(logits []float32) (tok int32, more bool, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("batch: picking a token panicked: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return j.next(logits)
 }

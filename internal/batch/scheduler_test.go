@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -212,7 +213,7 @@ func TestFaultsHitOneRequest(t *testing.T) {
 		wg.Go(func() {
 			var err error
 			var bad *ItemError
-			switch layout, rows := picture(1, 20); i % 4 {
+			switch layout, rows := picture(1, 20); i % 5 {
 			case 0: // in a prompt
 				err = s.Ask(t.Context(), []Part{{Tokens: append(words(5, 40), 251)}}, (&reader{n: 5}).next)
 			case 1: // in a call that others share
@@ -221,6 +222,12 @@ func TestFaultsHitOneRequest(t *testing.T) {
 			case 2: // in the caller's own code
 				err = s.Ask(t.Context(), []Part{{Tokens: words(5, 40)}}, func([]float32) (int32, bool, error) { return 0, false, errFault })
 			case 3:
+				err = s.Ask(t.Context(), []Part{{Tokens: words(5, 40)}}, func(l []float32) (int32, bool, error) { return int32(l[len(l)+i]), true, nil })
+				if err == nil || !strings.Contains(err.Error(), "index out of range") {
+					t.Errorf("a panic in the caller's own code: %v", err)
+				}
+				return
+			case 4:
 				copy(rows[80:], []byte{0, 0, 0xc0, 0x7f})
 				err = s.Ask(t.Context(), []Part{{Tokens: words(5, 40)}, {Layout: layout, Data: rows}, {Tokens: words(3, 3)}}, (&reader{n: 5}).next)
 				if !errors.As(err, &bad) || bad.Item != 0 || !errors.Is(err, engine.ErrBadRows) {
@@ -229,7 +236,7 @@ func TestFaultsHitOneRequest(t *testing.T) {
 				return
 			}
 			if !errors.Is(err, errFault) {
-				t.Errorf("case %d: %v, want the fault", i%4, err)
+				t.Errorf("case %d: %v, want the fault", i%5, err)
 			}
 		})
 	}
