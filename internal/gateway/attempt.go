@@ -71,7 +71,7 @@ func prepareError(pd worker, err, lack error) error {
 
 // bothCalls runs the encode calls and the chat call side by side. The first that fails ends the other;
 // its error is the cause. Once P/D answers it has every embedding, and the fate of the encode calls
-// matters no more. No call outlives bothCalls.
+// matters no more. What other requests have joined goes on after bothCalls, for them.
 func (g *Gateway) bothCalls(ctx context.Context, req *request, out *proxy.Reply, pd worker, attempt string, encode func(context.Context) error) error {
 	if g.cfg.NoOverlap {
 		if err := encode(ctx); err != nil {

@@ -12,6 +12,8 @@ import (
 // join has a flight that another request leads delivered to a grant of this one.
 func (g *Gateway) join(ctx context.Context, req *request, o order, f *flight) error {
 	defer g.flights.leave(f)
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.EncodeTimeout)
+	defer cancel()
 	g.metrics.joined.Inc()
 	m := req.images[o.image]
 	body := control.DeliverRequest{Request: req.id, Items: []control.EncodeItem{{Identifier: m.id, Rows: m.geo.Rows, Grants: o.grants}}}
