@@ -29,17 +29,20 @@ type Medium struct {
 	Start, End int    // span of the part in the body
 	// URL is the part's URL with JSON escapes undone, a slice of the body if there were none; empty if it
 	// has none.
-	URL  []byte
+	URL []byte
+	// Tap is what has seen the URL while it came; nil if it has none.
+	Tap  Tap
 	UUID string // the client's name for it; "" if it gave none
 
 	uuid, url span // of the values, zero if there is none
 }
 
-// ReadEnvelope reads the frame of a body that is on its way in and may have maxMedia media parts. It must be one object in strict JSON; what
+// ReadEnvelope reads the frame of a body that is on its way in and may have maxMedia media parts. newTap, if not
+// nil, makes what looks at the URL of each while it comes; it must not write over it. The body must be one object in strict JSON; what
 // makes no frame, such as a missing message, is left to the worker. Errors are *Error with status 400, or
 // those of src, and the rest of the body has not been waited for.
-func ReadEnvelope(src Source, maxMedia int) (*Envelope, error) {
-	r := &envelopeReader{scanner: newScanner(src), e: &Envelope{}, maxMedia: maxMedia, top: fields{}}
+func ReadEnvelope(src Source, maxMedia int, newTap func() Tap) (*Envelope, error) {
+	r := &envelopeReader{scanner: newScanner(src), e: &Envelope{}, maxMedia: maxMedia, newTap: newTap, top: fields{}}
 	err := r.read()
 	if r.broken != nil {
 		err = r.broken
@@ -69,6 +72,7 @@ type envelopeReader struct {
 	scanner
 	e        *Envelope
 	maxMedia int
+	newTap   func() Tap
 	top      fields // spans while the body grows
 	parts    int
 }
@@ -233,8 +237,13 @@ func (r *envelopeReader) urlOf(m *Medium) error {
 }
 
 func (r *envelopeReader) url(m *Medium) error {
+	if r.newTap != nil {
+		m.Tap = r.newTap()
+		r.tap = m.Tap
+	}
 	start := r.i
 	t, err := r.str()
+	r.tap = nil
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ const twoMedia = ` {"model":"m" , "messages":[{"role":"user","content":[{"type":
 // TestEnvelope: it is the same however the body comes.
 func TestEnvelope(t *testing.T) {
 	for _, step := range []int{1, 2, 3, 7, 1000} {
-		e, err := ReadEnvelope(newDrip(twoMedia, step), 2)
+		e, err := ReadEnvelope(newDrip(twoMedia, step), 2, func() Tap { return &spoiler{} })
 		if err != nil {
 			t.Fatalf("step %d: %v", step, err)
 		}
@@ -66,8 +66,9 @@ func TestEnvelope(t *testing.T) {
 			t.Errorf("step %d: %+v", step, e)
 		}
 		for i, want := range []string{"data:image/png;base64,AAAA", "data:,b"} {
-			if m := e.Media[i]; string(m.URL) != want {
-				t.Errorf("step %d: medium %d is %q", step, i, m.URL)
+			m := e.Media[i]
+			if tap := m.Tap.(*spoiler); string(m.URL) != want || tap.seen.String() != want || !tap.whole {
+				t.Errorf("step %d: medium %d is %q, its tap saw %q", step, i, m.URL, tap.seen.String())
 			}
 		}
 	}
@@ -77,7 +78,7 @@ func TestEnvelope(t *testing.T) {
 func TestRewrite(t *testing.T) {
 	f := func(body string, ed Edit, want string) {
 		t.Helper()
-		e, err := ReadEnvelope(newDrip(body, 5), 8)
+		e, err := ReadEnvelope(newDrip(body, 5), 8, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +114,7 @@ func TestRewrite(t *testing.T) {
 func TestPart(t *testing.T) {
 	f := func(part, url, uuid, want string) {
 		t.Helper()
-		e, err := ReadEnvelope(newDrip(`{"messages":[{"content":[`+part+`]}]}`, 3), 8)
+		e, err := ReadEnvelope(newDrip(`{"messages":[{"content":[`+part+`]}]}`, 3), 8, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +141,7 @@ func TestBrokenSource(t *testing.T) {
 	for n := range len(twoMedia) {
 		d := newDrip(twoMedia[:n], 4)
 		d.err = gone
-		if _, err := ReadEnvelope(d, 2); !errors.Is(err, gone) {
+		if _, err := ReadEnvelope(d, 2, nil); !errors.Is(err, gone) {
 			t.Fatalf("after %d bytes: %v", n, err)
 		}
 		d = newDrip(twoMedia[:n], 4)
@@ -169,8 +170,8 @@ func FuzzEnvelope(f *testing.F) {
 		f.Add(s, 3)
 	}
 	f.Fuzz(func(t *testing.T, body string, step int) {
-		whole, err := ReadEnvelope(newDrip(body, len(body)+1), 8)
-		e, err2 := ReadEnvelope(newDrip(body, 1+max(step, -step)%64), 8)
+		whole, err := ReadEnvelope(newDrip(body, len(body)+1), 8, nil)
+		e, err2 := ReadEnvelope(newDrip(body, 1+max(step, -step)%64), 8, nil)
 		if (err == nil) != (err2 == nil) || err != nil && err.Error() != err2.Error() {
 			t.Fatalf("whole: %v; in pieces: %v", err, err2)
 		}

@@ -18,15 +18,17 @@ import (
 	"afterimage/internal/proxy"
 )
 
-// BenchmarkChat is a request with a picture of 4 MiB through a Front and stub workers, all in one process. 'afterimage bench
+// BenchmarkChat is a request with a picture of 4 MiB, or with text alone, through a Front and stub workers, all in one process. 'afterimage bench
 // gateway' measures the same between processes.
 func BenchmarkChat(b *testing.B) {
+	picture := chat(image(string(bytes.Repeat([]byte("ABCDabcd"), 4<<20/8))))
 	for _, known := range []bool{false, true} {
-		b.Run(fmt.Sprintf("known=%v", known), func(b *testing.B) { benchmarkChat(b, known) })
+		b.Run(fmt.Sprintf("known=%v", known), func(b *testing.B) { benchmarkChat(b, known, picture) })
 	}
+	b.Run("text", func(b *testing.B) { benchmarkChat(b, true, chat(text)) })
 }
 
-func benchmarkChat(b *testing.B, known bool) {
+func benchmarkChat(b *testing.B, known bool, chat []byte) {
 	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = io.WriteString(w, `{"ec_transfer_params":{"x":{"item_indices":[0],"metadata":{"image_grid_thw":[1,16,16]}}}}`)
@@ -53,7 +55,7 @@ func benchmarkChat(b *testing.B, known bool) {
 	defer s.Close()
 	client := proxy.NewClient(time.Minute)
 	defer client.CloseIdleConnections()
-	body := proxy.Pieces{chat(image(string(bytes.Repeat([]byte("ABCDabcd"), 4<<20/8))))}
+	body := proxy.Pieces{chat}
 	b.SetBytes(body.Size())
 	for b.Loop() {
 		req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, s.URL+"/v1/chat/completions", body.Body(nil))

@@ -80,36 +80,55 @@ func BenchmarkFingerprint(b *testing.B) {
 	}
 }
 
-// TestNames: a text has one name however often it comes, and texts that the quick hash takes for one keep their own.
+// TestNames: a text has one name however often and in whatever pieces it comes, and texts that begin alike or that the
+// quick hash takes for one keep their own.
 func TestNames(t *testing.T) {
 	n := newNames()
-	long := func(c byte) []byte { return bytes.Repeat([]byte{c}, minNamed) }
+	check := func(text []byte, step int) {
+		t.Helper()
+		tap := n.tap().(*digesting)
+		for at := 0; at < len(text); at += step {
+			tap.Piece(text[at:min(at+step, len(text))], false)
+		}
+		tap.End(true)
+		if got, want := n.of(text, tap), nameOf(text); got != want {
+			t.Fatalf("%d bytes by %d: got %s, want %s", len(text), step, got, want)
+		}
+	}
+	long := func(c byte, tail string) []byte { return append(bytes.Repeat([]byte{c}, 2*beginning), tail...) }
 	for range 4 {
-		for _, text := range [][]byte{[]byte("short"), long('a'), long('b')} {
-			if got, want := n.of(text), nameOf(text); got != want {
-				t.Fatalf("got %s, want %s", got, want)
+		for _, text := range [][]byte{[]byte("short"), long('a', ""), long('a', "x"), long('b', ""), long('c', "")[:beginning]} {
+			for _, step := range []int{100, beginning, beginning + 1, 1 << 20} {
+				check(text, step)
 			}
 		}
 	}
-	for _, known := range n.young {
+	if len(n.young.texts) != 4 {
+		t.Errorf("%d texts are remembered, want 4", len(n.young.texts))
+	}
+	for _, known := range n.young.texts {
 		if !known.printed {
-			t.Error("a text that came four times has no fingerprint")
+			t.Error("a text that came often has no fingerprint")
 		}
 	}
 	// Texts that share a quick hash, as somebody may contrive.
-	a, b := xxh3.Hash(long('a')), xxh3.Hash(long('b'))
-	n.young[a], n.young[b] = n.young[b], n.young[a]
+	a, b := xxh3.Hash(long('a', "")), xxh3.Hash(long('b', ""))
+	n.young.texts[a], n.young.texts[b] = n.young.texts[b], n.young.texts[a]
 	for range 3 {
-		for _, text := range [][]byte{long('a'), long('b')} {
-			if got, want := n.of(text), nameOf(text); got != want {
-				t.Fatalf("with a contrived quick hash: got %s, want %s", got, want)
-			}
-		}
+		check(long('a', ""), 5000)
+		check(long('b', ""), 5000)
+	}
+	// A tap that has not seen the whole is of no use.
+	tap := n.tap().(*digesting)
+	tap.Piece(long('d', ""), false)
+	tap.End(false)
+	if got, want := n.of(long('d', "\u00e9"), tap), nameOf(long('d', "\u00e9")); got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 	for i := range maxNamed + 10 {
-		n.put(uint64(i), &named{})
+		n.put(uint64(i), uint64(i), &named{})
 	}
-	if got := len(n.young) + len(n.old); got > maxNamed+1 {
+	if got := len(n.young.texts) + len(n.old.texts); got > maxNamed+1 {
 		t.Errorf("%d names kept, at most %d", got, maxNamed)
 	}
 }

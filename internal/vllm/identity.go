@@ -19,10 +19,12 @@ import (
 // contentUUID names media part i by what it holds, as vLLM's proxy does: the SHA-256 of its URL or, if it
 // has none, of its JSON as Python writes it with sorted keys.
 func (n *names) contentUUID(e *openai.Envelope, i int) string {
-	if m := &e.Media[i]; len(m.URL) == 0 {
+	m := &e.Media[i]
+	if len(m.URL) == 0 {
 		return nameOf(pythonJSON(e.Body()[m.Start:m.End]))
 	}
-	return n.of(e.Media[i].URL)
+	tap, _ := m.Tap.(*digesting)
+	return n.of(m.URL, tap)
 }
 
 // nameOf returns the name of a text in pieces.

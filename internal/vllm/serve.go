@@ -101,7 +101,7 @@ func (f *Front) read(w http.ResponseWriter, r *http.Request, req *request) error
 	if err != nil {
 		return err
 	}
-	env, bad := openai.ReadEnvelope(in, f.cfg.MaxMedia)
+	env, bad := openai.ReadEnvelope(in, f.cfg.MaxMedia, f.names.tap)
 	// The rest is read even if it is of no use: who is still sending hears no answer.
 	if req.memory, err = in.Rest(); err != nil {
 		return err
