@@ -31,7 +31,7 @@ type receiver struct {
 	address    string
 	listeners  []net.Listener
 	// open checks an object in place. It is openObject but in tests of the frames.
-	open func(w Want, obj []byte, summed bool) (embedding.Meta, error)
+	open func(Want, []byte) (embedding.Meta, error)
 
 	// turn is held by the Grant at the head of the line, memory or not, so that small requests never
 	// overtake a large one. It is taken before mu and never under it.
@@ -99,13 +99,9 @@ func newReceiver(cfg ReceiverConfig) (*receiver, error) {
 	return r, nil
 }
 
-// openObject checks obj with the format that the want names: all but the payload when that was summed.
-func openObject(w Want, obj []byte, summed bool) (embedding.Meta, error) {
-	open := w.Protocol.Open
-	if summed {
-		open = w.Protocol.OpenHead
-	}
-	meta, _, err := open(obj, w.Key, w.Contract)
+// openObject checks obj with the format that the want names.
+func openObject(w Want, obj []byte) (embedding.Meta, error) {
+	meta, _, err := w.Protocol.Open(obj, w.Key, w.Contract)
 	return meta, err
 }
 

@@ -264,10 +264,10 @@ func TestSendCancel(t *testing.T) {
 	f("while the object is checked", func(t *testing.T, w *world, s Sender, tk *ticket, ctx context.Context, cancel func()) {
 		checking, proceed := make(chan struct{}), make(chan struct{})
 		open := w.open
-		w.open = func(wt Want, obj []byte, summed bool) (m embedding.Meta, err error) {
+		w.open = func(wt Want, obj []byte) (m embedding.Meta, err error) {
 			close(checking)
 			<-proceed
-			return open(wt, obj, summed)
+			return open(wt, obj)
 		}
 		go func() {
 			<-checking
@@ -501,7 +501,7 @@ func TestSenderClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
 		proceed := make(chan struct{})
-		w.open = func(Want, []byte, bool) (m embedding.Meta, err error) { <-proceed; return m, nil }
+		w.open = func(Want, []byte) (m embedding.Meta, err error) { <-proceed; return m, nil }
 		s := w.sender()
 		tks := w.grant(want("a"), want("b"))
 		var wg sync.WaitGroup

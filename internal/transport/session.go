@@ -12,7 +12,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
 
 	"afterimage/internal/arena"
@@ -31,7 +30,6 @@ type session struct {
 	memory  *arena.Mapping // the sender's arena; nil when it lends nothing
 	lent    *lent
 	quiet   int // reads in a row that ended without a byte
-	sum     xxh3.Hasher
 
 	// Guarded by r.mu.
 	stopped  bool // the Receiver closes
@@ -219,10 +217,19 @@ type pace struct {
 	// A silence of three quarters of the timeout may already be too long, since deadlines are moved only
 	// four times per timeout. Moving one costs about as much as a small read.
 	moved time.Time
+	// modest reads no further than the head of a frame.
+	modest bool
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader, for the buffer.
 func (p *pace) Read(b []byte) (int, error) {
+	if p.modest {
+		b = b[:min(len(b), headerBytes)]
+	}
+	return p.read(b)
+}
+
+func (p *pace) read(b []byte) (int, error) {
 	timeout := p.s.r.cfg.WriterTimeout
 	if now := time.Now(); now.Sub(p.moved) >= timeout/4 {
 		if err := p.s.extend(now.Add(timeout)); err != nil {
