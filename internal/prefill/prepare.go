@@ -144,8 +144,9 @@ func (p *Prefill) grant(ctx context.Context, items []control.PrepareItem, need [
 		}
 		wants[n] = transport.Want{Key: it.Key, Contract: it.Contract, Bytes: it.Bytes, Protocol: p.cfg.Protocol, Fresh: it.Force}
 	}
-	tickets, err := p.cfg.Receiver.Grant(ctx, wants)
-	p.cfg.Residents.granted()
+	var tickets []transport.Ticket
+	var err error
+	p.cfg.Residents.grant(func() { tickets, err = p.cfg.Receiver.Grant(ctx, wants) })
 	switch {
 	case errors.Is(err, arena.ErrTooLarge):
 		return openai.BadRequest("image", "%v", err)

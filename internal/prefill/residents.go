@@ -3,7 +3,7 @@
 package prefill
 
 import (
-	"sync/atomic"
+	"sync"
 
 	"afterimage/internal/arena"
 	"afterimage/internal/cache"
@@ -19,7 +19,10 @@ import (
 type Residents struct {
 	// Cache bounds them in bytes; its keys are whole Store keys, with the full identifier.
 	Cache *cache.Cache
-	owed  atomic.Int64 // bytes that a grant has asked for and that have not come back yet
+
+	mu   sync.Mutex // guards the fields below; the cache's lock is not taken under it
+	owed int64      // bytes that a grant has asked for and that have not come back yet
+	asks int        // grants under way
 }
 
 func (r *Residents) on() bool { return r != nil && r.Cache != nil }
@@ -30,15 +33,27 @@ func (r *Residents) Evict(bytes int64) (freed int64) {
 	if !r.on() {
 		return 0
 	}
-	r.owed.Store(bytes) // before the look, so that who lets go after it sees the debt
+	r.mu.Lock()
+	r.owed = bytes // before the look, so that who lets go after it sees the debt
+	r.mu.Unlock()
 	return r.pay(bytes)
 }
 
 func (r *Residents) pay(bytes int64) (freed int64) {
 	if freed = r.Cache.Evict(bytes); freed >= bytes {
-		r.owed.CompareAndSwap(bytes, 0)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.owed == bytes {
+			r.owed = 0
+		}
 	}
 	return freed
+}
+
+func (r *Residents) debt() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.owed
 }
 
 // settle is called when a request has let go of embeddings.
@@ -46,20 +61,32 @@ func (r *Residents) settle() {
 	if !r.on() {
 		return
 	}
-	if bytes := r.owed.Load(); bytes > 0 {
+	if bytes := r.debt(); bytes > 0 {
 		r.pay(bytes)
 	}
 }
 
 // has says whether k can be taken from here. While a grant waits for memory nothing can: requests that
 // take turns with one resident would keep it for ever.
-func (r *Residents) has(k embedding.Key) bool { return r.on() && r.owed.Load() == 0 && r.Cache.Has(k) }
+func (r *Residents) has(k embedding.Key) bool { return r.on() && r.debt() == 0 && r.Cache.Has(k) }
 
-// granted is called when a grant has its memory, wherever that came from.
-func (r *Residents) granted() {
-	if r.on() {
-		r.owed.Store(0)
+// grant runs f, which asks for a grant. A debt outlives it only for others that ask: whose it is, nobody knows.
+func (r *Residents) grant(f func()) {
+	if !r.on() {
+		f()
+		return
 	}
+	r.mu.Lock()
+	r.asks++
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.asks--; r.asks == 0 {
+			r.owed = 0
+		}
+	}()
+	f()
 }
 
 // pin returns the resident of it with a reference of the caller's. One that breaks the contract leaves:
