@@ -59,7 +59,7 @@ const wholePrompt = "100000"
 
 func bytesFlag(n int64) string { return strconv.FormatInt(n, 10) }
 
-// start starts the fleet and waits until its gateway has all workers in service.
+// roles starts a fleet and waits until its gateway has all workers in service.
 func (l launcher) roles(ctx context.Context, dir string, s rolesSpec) (*roles, error) {
 	f := &roles{l: l, dir: dir, encoders: make([]string, s.encoders), prefills: make([]string, s.prefills)}
 	err := f.start(ctx, &s)
@@ -82,48 +82,50 @@ func (f *roles) start(ctx context.Context, s *rolesSpec) (err error) {
 		}
 	}
 	var grp errgroup.Group
-	urls := make(chan func(), s.encoders+s.prefills)
-	worker := func(into *string, role string, i int, flags ...string) {
-		args := append([]string{role}, s.common(f.dir, i)...)
-		args = append(append(args, "--name", fmt.Sprintf("%s-%d", role, i)), flags...)
-		c, err := startRole(f.l, fmt.Sprintf("%s-%d", role, i), args)
+	worker := func(into *string, role string, i int, flags []string) error {
+		name := fmt.Sprintf("%s-%d", role, i)
+		args := append(append([]string{role}, s.common(f.dir, i)...), "--name", name)
+		c, err := startRole(f.l, name, append(args, flags...))
 		if err != nil {
-			grp.Go(func() error { return err })
-			return
+			return err
 		}
 		f.children = append([]*child{c.child}, f.children...)
 		grp.Go(func() error {
-			if err := c.await(ctx); err != nil {
-				return err
-			}
-			urls <- func() { *into = "http://" + c.said.Address }
-			return nil
+			err := c.await(ctx)
+			*into = "http://" + c.said.Address
+			return err
 		})
+		return nil
 	}
 	for i := range s.encoders {
-		flags := []string{"--arena-bytes", bytesFlag(s.encoderArena), "--cache-bytes", bytesFlag(s.encoderCache), "--store-max-pending-items", "1024"}
-		if s.store {
-			flags = append(flags, "--store", socket)
-		}
-		worker(&f.encoders[i], "encoder", i, flags...)
+		err = errors.Join(err, worker(&f.encoders[i], "encoder", i, s.encoderFlags(socket)))
 	}
 	for i := range s.prefills {
-		flags := []string{"--data-listen", "127.0.0.1:0", "--arena-bytes", bytesFlag(s.prefillArena), "--resident-bytes", bytesFlag(s.residents), "--delivery", s.delivery}
-		if s.model == nil && s.profile.Whole { // in one piece, then, not in those of a step's budget
-			flags = append(flags, "--step-tokens", wholePrompt)
-		}
-		if s.store && s.delivery == "direct" {
-			flags = append(flags, "--store", socket)
-		}
-		worker(&f.prefills[i], "prefill", i, flags...)
+		err = errors.Join(err, worker(&f.prefills[i], "prefill", i, s.prefillFlags(socket)))
 	}
-	if err := grp.Wait(); err != nil {
+	if err = errors.Join(err, grp.Wait()); err != nil {
 		return err
 	}
-	for range s.encoders + s.prefills {
-		(<-urls)()
-	}
 	return f.startGateway(ctx)
+}
+
+func (s *rolesSpec) encoderFlags(socket string) []string {
+	flags := []string{"--arena-bytes", bytesFlag(s.encoderArena), "--cache-bytes", bytesFlag(s.encoderCache), "--store-max-pending-items", "1024"}
+	if s.store {
+		flags = append(flags, "--store", socket)
+	}
+	return flags
+}
+
+func (s *rolesSpec) prefillFlags(socket string) []string {
+	flags := []string{"--data-listen", "127.0.0.1:0", "--arena-bytes", bytesFlag(s.prefillArena), "--resident-bytes", bytesFlag(s.residents), "--delivery", s.delivery}
+	if s.model == nil && s.profile.Whole { // in one piece, then, not in those of a step's budget
+		flags = append(flags, "--step-tokens", wholePrompt)
+	}
+	if s.store && s.delivery == "direct" {
+		flags = append(flags, "--store", socket)
+	}
+	return flags
 }
 
 // startGateway puts a gateway before the workers; requests go to the one that was started last.
@@ -210,7 +212,7 @@ func (f *roles) stop() {
 	}
 }
 
-// settle waits until memory is faulted in: a process does that in the background when it starts.
+// settleMemory waits until total bytes of memory are faulted in: a process does that in the background when it starts.
 func settleMemory(ctx context.Context, total int64) error {
 	const perSecond = 1 << 30
 	return pause(ctx, time.Second+time.Duration(total)*time.Second/perSecond)

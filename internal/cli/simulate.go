@@ -215,19 +215,6 @@ func (c *simulateCmd) outcomes(ctx context.Context, t *sim.Trace) ([]sim.Outcome
 	return out, nil
 }
 
-// size writes bytes for people.
-func size(n int64) string {
-	for _, unit := range []struct {
-		bytes int64
-		name  string
-	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
-		if n >= unit.bytes {
-			return fmt.Sprintf("%.1f %s", float64(n)/float64(unit.bytes), unit.name)
-		}
-	}
-	return fmt.Sprintf("%d B", n)
-}
-
 // print writes the table; changes are against the first row.
 func (c *simulateCmd) print(w io.Writer, t *sim.Trace, outcomes []sim.Outcome) error {
 	fmt.Fprintln(w, c.describe(t))

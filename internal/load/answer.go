@@ -18,12 +18,13 @@ import (
 
 // answer is a request under way.
 type answer struct {
-	rec         *Record
-	due         time.Time
-	first, last time.Time // of text
-	pieces      int
-	finished    bool   // a finish reason came
-	trace       string // name of the gateway's trace
+	rec          *Record
+	due          time.Time
+	first, last  time.Time // of text
+	begun, ended time.Time // of events with choices
+	pieces       int
+	finished     bool   // a finish reason came
+	trace        string // name of the gateway's trace
 }
 
 // maxErrorBody bounds what is read of an error.
@@ -110,13 +111,17 @@ func (a *answer) take(e *event) {
 		a.rec.Tokens = e.Usage.CompletionTokens
 	}
 	for _, c := range e.Choices {
+		a.ended = time.Now()
+		if a.begun.IsZero() {
+			a.begun = a.ended
+		}
 		if c.FinishReason != "" {
 			a.finished = true
 		}
 		if c.Delta.Content == "" && c.Delta.Reasoning == "" {
 			continue
 		}
-		now := time.Now()
+		now := a.ended
 		if a.pieces == 0 {
 			a.first = now
 			a.rec.TTFTMS = milliseconds(now.Sub(a.due))
@@ -128,12 +133,17 @@ func (a *answer) take(e *event) {
 	}
 }
 
-// done sums up an answer that ended well.
+// done sums up an answer that ended well. Tokens may stand for no text, all of them even: then events tell when
+// the answer began.
 func (a *answer) done() error {
 	if a.rec.Tokens == 0 {
 		a.rec.Tokens = a.pieces
 	}
-	if a.rec.Tokens > 1 && a.pieces > 1 {
+	if a.pieces == 0 && a.rec.Tokens > 0 {
+		a.first, a.last = a.begun, a.ended
+		a.rec.TTFTMS = milliseconds(a.begun.Sub(a.due))
+	}
+	if a.rec.Tokens > 1 && a.last.After(a.first) {
 		a.rec.TPOTMS = milliseconds(a.last.Sub(a.first)) / float64(a.rec.Tokens-1)
 	}
 	return nil

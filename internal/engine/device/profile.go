@@ -3,6 +3,7 @@
 package device
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -59,52 +60,54 @@ func ParseProfile(text string) (Profile, error) {
 const maxTime = time.Hour
 
 func (p *Profile) set(name, value string) (err error) {
-	duration := func(into *time.Duration) error {
-		d, err := time.ParseDuration(value)
-		if err != nil || d < 0 || d > maxTime {
-			return fmt.Errorf("write a time from 0s to %v, such as 20ms", maxTime)
-		}
-		*into = d
-		return nil
-	}
-	number := func(into *int, least, most int) error {
-		n, err := strconv.Atoi(value)
-		if err != nil || n < least || n > most {
-			return fmt.Errorf("write a whole number from %d to %d", least, most)
-		}
-		*into = n
-		return nil
-	}
 	switch name {
 	case "encode":
-		return duration(&p.Encode)
+		return setTime(&p.Encode, value)
 	case "host":
-		return duration(&p.Host)
+		return setTime(&p.Host, value)
 	case "prefill":
-		return duration(&p.Prefill)
+		return setTime(&p.Prefill, value)
 	case "decode":
-		return duration(&p.Decode)
+		return setTime(&p.Decode, value)
 	case "answer":
-		return number(&p.Answer, 0, math.MaxInt32)
+		return setNumber(&p.Answer, value, 0, math.MaxInt32)
 	case "slots":
-		return number(&p.Slots, 1, 1<<16)
+		return setNumber(&p.Slots, value, 1, 1<<16)
 	case "rows":
-		return number(&p.Rows, 0, maxRows)
+		return setNumber(&p.Rows, value, 0, maxRows)
 	case "whole":
 		if p.Whole, err = strconv.ParseBool(value); err != nil {
-			return fmt.Errorf("write true or false")
+			return errors.New("write true or false")
 		}
 		return nil
 	case "scale":
 		if p.Scale, err = strconv.ParseFloat(value, 64); err != nil || !(p.Scale >= 1 && p.Scale <= 1e6) {
-			return fmt.Errorf("write a number from 1 to 1000000")
+			return errors.New("write a number from 1 to 1000000")
 		}
 		return nil
 	case "clock":
 		p.Clock = value
 		return nil
 	}
-	return fmt.Errorf("unknown; there are encode, host, prefill, decode, whole, answer, slots, rows, scale and clock")
+	return errors.New("unknown; there are encode, host, prefill, decode, whole, answer, slots, rows, scale and clock")
+}
+
+func setTime(into *time.Duration, value string) error {
+	d, err := time.ParseDuration(value)
+	if err != nil || d < 0 || d > maxTime {
+		return fmt.Errorf("write a time from 0s to %v, such as 20ms", maxTime)
+	}
+	*into = d
+	return nil
+}
+
+func setNumber(into *int, value string, least, most int) error {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < least || n > most {
+		return fmt.Errorf("write a whole number from %d to %d", least, most)
+	}
+	*into = n
+	return nil
 }
 
 // String returns text that ParseProfile reads as p.
