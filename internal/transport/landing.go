@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/zeebo/xxh3"
 
@@ -185,7 +186,7 @@ func (s *session) spill(rm *room, h header, n int, err error) error {
 		return cause
 	}
 	s.drop(st.String())
-	s.pace.moved = s.pace.moved.Add(-s.r.cfg.WriterTimeout) // the deadline is in the past
+	s.pace.moved = time.Time{} // the deadline is in the past
 	if err := s.drain(int64(h.Length) - int64(n)); err != nil {
 		return err
 	}

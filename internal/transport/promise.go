@@ -9,9 +9,7 @@ import (
 
 // adoptLocked ties a transfer to the connection of its sender, so that it fails when that ends.
 func (s *session) adoptLocked(t *ticket) {
-	if t.sender != nil {
-		delete(t.sender.reserved, t)
-	}
+	t.untieLocked()
 	t.sender = s
 	s.reserved[t] = struct{}{}
 }

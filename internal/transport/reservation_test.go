@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"afterimage/internal/embedding"
 )
 
 // say writes a frame about tk without a body, or with one of text.
@@ -211,6 +213,44 @@ func TestFreshWant(t *testing.T) {
 		for _, t := range []*ticket{old, tk, later} {
 			w.wantObject(t, object(w.t, "x"))
 		}
+	})
+}
+
+// What was promised and has come needs no more signs of life, claimed or not.
+func TestKeptPromiseNeedsNoPings(t *testing.T) {
+	inBubble(t, 1, func(w *world, p, _ *rawPeer) {
+		tk := w.grant(want("x"))[0]
+		p.reserve(tk)
+		p.deliver(tk, "x")
+		time.Sleep(10 * time.Second)
+		p.wantAlive()
+		w.wantObject(tk, object(t, "x"))
+	})
+}
+
+// A transfer that is cancelled while its object is checked is no silence of its sender, who has promised
+// another.
+func TestCancelIsNoSilence(t *testing.T) {
+	inBubble(t, 2, func(w *world, p, _ *rawPeer) {
+		tks := w.grant(want("cancelled"), want("promised"))
+		checking, proceed := make(chan struct{}), make(chan struct{})
+		open := w.open
+		w.open = func(wt Want, obj []byte) (embedding.Meta, error) {
+			close(checking)
+			<-proceed
+			return open(wt, obj)
+		}
+		p.reserve(tks[1])
+		h := data(tks[0])
+		p.write(append(h.append(nil), object(t, "cancelled")...))
+		<-checking
+		tks[0].Cancel()
+		w.open = open
+		close(proceed)
+		p.wantAck(h, statusCancelled)
+		time.Sleep(time.Second)
+		p.deliver(tks[1], "promised")
+		w.wantObject(tks[1], object(t, "promised"))
 	})
 }
 

@@ -170,14 +170,18 @@ func (s *session) next() (header, error) {
 
 // silent says whether a connection on which nothing came for a while is to be given up.
 func (s *session) silent() error {
-	s.quiet++
-	quiet := time.Duration(s.quiet) * s.r.cfg.WriterTimeout
 	s.r.mu.Lock()
 	stopped, promised := s.stopped, len(s.reserved)
 	s.r.mu.Unlock()
+	early := time.Since(s.pace.moved) < s.r.cfg.WriterTimeout/2 // an interrupt that came after what it was for
+	if !early {
+		s.quiet++
+	}
+	quiet := time.Duration(s.quiet) * s.r.cfg.WriterTimeout
 	switch {
 	case stopped:
 		return net.ErrClosed
+	case early:
 	case promised > 0:
 		return fmt.Errorf("no sign of life for %v from the sender of %d transfers", s.r.cfg.WriterTimeout, promised)
 	case quiet >= s.r.cfg.IdleTimeout:

@@ -64,6 +64,7 @@ func (r *receiver) stepTicketLocked(t *ticket, e ticketEvent, reason string, cau
 	}
 	t.tellSenderLocked()
 	if t.state == ready {
+		t.untieLocked() // there is nothing left to prove
 		if t.waiters == 0 {
 			r.idle.add(t)
 		}
@@ -118,12 +119,17 @@ func (t *ticket) wakeLocked(reason string, cause error) {
 
 // forgetLocked makes a tombstone of a ticket.
 func (r *receiver) forgetLocked(t *ticket) {
+	t.untieLocked()
+	delete(r.live, t.id)
+	r.past.add(t.id, t.state)
+}
+
+// untieLocked frees a ticket of the connection of its sender.
+func (t *ticket) untieLocked() {
 	if t.sender != nil {
 		delete(t.sender.reserved, t)
 		t.sender = nil
 	}
-	delete(r.live, t.id)
-	r.past.add(t.id, t.state)
 }
 
 // Wait implements Ticket.
