@@ -61,6 +61,17 @@ race: ## run the tests under the race detector (needs a C compiler)
 	@CGO_ENABLED=1 $(GO) test -race -timeout $(TEST_TIMEOUT) \
 		$$($(GO) list ./... | grep -v -x $(foreach p,$(NO_RACE),-e 'afterimage/$(p)'))
 
+# Fuzzers of what strangers send to a gateway: bodies, data URLs, events, headers.
+FUZZ     := openai/FuzzEnvelope openai/FuzzScan openai/FuzzEvents media/FuzzReception proxy/FuzzRequestID
+FUZZTIME ?= 30s
+
+.PHONY: fuzz
+fuzz: ## fuzz what reads bodies, data URLs, events and headers, FUZZTIME (30s) each
+	@for f in $(FUZZ); do \
+		echo "fuzz: $$f for $(FUZZTIME)"; \
+		$(GO) test -run '^$$' -fuzz "^$${f#*/}$$" -fuzztime $(FUZZTIME) "./internal/$${f%/*}"; \
+	done
+
 .PHONY: soak
 soak: deps deps-test deps-browser deps-mooncake build ## run the long loops and chaos tests at their full figures
 	@AFTERIMAGE_SOAK=1 $(GO) test -count=1 -timeout 60m ./...
