@@ -99,10 +99,15 @@ func mooncakeSpecs(dir, master, metrics, client string, segmentBytes int64) []su
 	}
 }
 
+// mooncakeNoise is what Mooncake's programs print as errors and warnings at each start, and whenever a worker
+// joins, leaves or gives its arena a further identity. A worker that lost its mapping says so itself.
+var mooncakeNoise = []string{"error=shm_not_mapped", "Local segment descriptor not found", "Transport tcp already installed",
+	"warn=segment_already_exists", "Logging before InitGoogleLogging()"}
+
 // mooncakeSpec describes one program of the folder dir that takes connections at address.
 func mooncakeSpec(name, program, dir string, stage int, address string, env []string, args ...string) supervise.Spec {
 	env = append([]string{"LD_LIBRARY_PATH=" + dir}, env...)
-	return supervise.Spec{Name: name, Role: name, Stage: stage, Program: filepath.Join(dir, program), Address: address,
+	return supervise.Spec{Name: name, Role: name, Stage: stage, Program: filepath.Join(dir, program), Address: address, Noise: mooncakeNoise,
 		Command: func(supervise.Known) ([]string, []string) { return args, env }}
 }
 

@@ -5,6 +5,7 @@ package supervise
 import (
 	"bytes"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -34,6 +35,7 @@ func (s *sink) line(prefix string, line []byte) {
 type lineWriter struct {
 	sink   *sink
 	prefix string
+	noise  []string // parts of lines that are dropped
 
 	mu   sync.Mutex // guards the fields below
 	part []byte
@@ -70,12 +72,15 @@ func (l *lineWriter) Flush() {
 }
 
 func (l *lineWriter) flushLocked() {
+	defer func() { l.part = l.part[:0] }()
+	if slices.ContainsFunc(l.noise, func(s string) bool { return bytes.Contains(l.part, []byte(s)) }) {
+		return
+	}
 	l.tail = append(l.tail, string(l.part))
 	if len(l.tail) > tailLines {
 		l.tail = append(l.tail[:0], l.tail[1:]...)
 	}
 	l.sink.line(l.prefix, append(l.part, '\n'))
-	l.part = l.part[:0]
 }
 
 // Tail returns the last lines, indented for an error message.

@@ -62,6 +62,18 @@ func TestLineWriter(t *testing.T) {
 	}
 }
 
+func TestLineWriterDropsNoise(t *testing.T) {
+	var b bytes.Buffer
+	l := &lineWriter{sink: &sink{w: &b}, noise: []string{"harmless", "hum"}}
+	for _, s := range []string{"a\nso harm", "less it is\nb\nhum", "\n", "c"} {
+		_, _ = l.Write([]byte(s))
+	}
+	l.Flush()
+	if got, want := b.String(), "a\nb\nc\n"; got != want || l.Tail() != "\n    a\n    b\n    c" {
+		t.Errorf("got %q and last words %q, want %q", got, l.Tail(), want)
+	}
+}
+
 func TestLifelineEndsAnOrphan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()

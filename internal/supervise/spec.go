@@ -53,6 +53,9 @@ type Spec struct {
 	// supervisor is gone. Its working directory is the run directory.
 	Program string
 	Address string // host:port that Program is told to listen on; required with it
+	// Noise are parts of lines that Program prints when all is well. Such lines are not passed on to
+	// Config.Logs; the files of LogDir have them.
+	Noise []string
 }
 
 // foreign says whether the program is one that knows nothing of its supervisor.

@@ -105,7 +105,7 @@ func (s *Supervisor) openLogs() error {
 	}
 	shared := &sink{w: s.cfg.Logs}
 	for _, p := range slices.Concat(s.stages...) {
-		p.out = &lineWriter{sink: shared, prefix: fmt.Sprintf("%-*s | ", width, p.spec.Name)}
+		p.out = &lineWriter{sink: shared, prefix: fmt.Sprintf("%-*s | ", width, p.spec.Name), noise: p.spec.Noise}
 		if s.cfg.LogDir == "" {
 			continue
 		}
