@@ -23,6 +23,9 @@ const (
 	mooncakeCloseTimeout = 2 * time.Second
 )
 
+// errNoMaster says that the file of MOONCAKE_CONFIG_PATH leaves out what nobody can guess.
+var errNoMaster = errors.New(config.MooncakeEnv + ": the file names no master_server_address")
+
 // answerTimeout bounds the look whether a mooncake_client of this host takes connections.
 const answerTimeout = time.Second
 
@@ -74,8 +77,13 @@ func attachMooncake(ctx context.Context, m config.Mooncake, p *process, parts *c
 	switch {
 	case !answered && !m.StartClient:
 		return "", "", fmt.Errorf("mooncake.client = %q: nobody listens there, and mooncake.start_client is false; start it:\n%s", address, command)
-	case answered && !keptHere(address), !m.StartClient, file.MasterServerAddress == "":
+	case answered && !keptHere(address), !m.StartClient:
 		return address, command, nil // it is somebody else's to start, and to start again
+	case file.MasterServerAddress == "":
+		if err == nil {
+			p.log.Warn("mooncake: cannot start a mooncake_client", "cause", errNoMaster)
+		}
+		return address, command, nil
 	}
 	dir, err := findMooncake(m.Dir, caches())
 	if err != nil {

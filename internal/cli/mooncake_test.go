@@ -143,6 +143,13 @@ func TestDoctorLooksForMooncake(t *testing.T) {
 	if status != exitFailure {
 		t.Errorf("status %d, want %d", status, exitFailure)
 	}
+	if err := os.WriteFile(file, []byte(`{"protocol": "tcp"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _ = doctor(t, []string{config.MooncakeEnv + "=" + file}, "--store", "mooncake", "--mooncake-client", at[0])
+	if !strings.Contains(out, "warn  MOONCAKE_CONFIG_PATH  MOONCAKE_CONFIG_PATH: the file names no master_server_address") {
+		t.Errorf("a file without a master:\n%s", out)
+	}
 }
 
 func TestDoctorLooksAtThisHost(t *testing.T) {
@@ -213,6 +220,10 @@ func TestMooncakeServerFollowsTheFile(t *testing.T) {
 		"--global_segment_size=0 --threads=16 --minloglevel=1 --device_names=mlx5_0 --tenant_id=acme"
 	if got := server.Command(); got != want || address != "127.0.0.1:50052" {
 		t.Errorf("at %s by\n%s, want\n%s", address, got, want)
+	}
+	file.MetadataServer = "etcd://a:2379;b's:2379"
+	if _, server = mooncakeServer("127.0.0.1:50052", file); !strings.Contains(server.Command(), `'--metadata_server=etcd://a:2379;b'\''s:2379'`) {
+		t.Errorf("not for a shell: %s", server.Command())
 	}
 	// A host of its own is taken as it is; a name that leads nowhere changes nothing.
 	file.MasterServerAddress = "no.such.host.invalid:50051"

@@ -87,11 +87,14 @@ func (c *storeLsCmd) list(ctx context.Context, t *shelfTool, w io.Writer) error 
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, errEnough) || c.JSON {
-		if errors.Is(err, errEnough) {
-			err = nil
+	switch {
+	case err != nil && !errors.Is(err, errEnough):
+		if n > 0 {
+			err = errors.Join(tw.Flush(), err)
 		}
-		return errors.Join(tw.Flush(), err)
+		return err
+	case c.JSON:
+		return nil
 	}
 	more := ""
 	if err != nil {

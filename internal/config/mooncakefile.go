@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -89,6 +90,9 @@ func ParseMooncakeFile(text []byte, warn func(string)) (MooncakeFile, error) {
 	if err := dec.Decode(&file); err != nil {
 		return MooncakeFile{}, fmt.Errorf("not a JSON object: %w", err)
 	}
+	if file == nil {
+		return MooncakeFile{}, errors.New("not a JSON object: null")
+	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return MooncakeFile{}, errors.New("not a JSON object: there is more behind it")
 	}
@@ -106,7 +110,9 @@ func ParseMooncakeFile(text []byte, warn func(string)) (MooncakeFile, error) {
 	if r.boolean("enable_offload") {
 		r.errs = append(r.errs, errors.New("cross_encoder_cache supports a RAM Store; disable enable_offload"))
 	}
-	m.check(&r)
+	if len(r.errs) == 0 { // what could not be read is told already
+		m.check(&r)
+	}
 	if left := slices.Sorted(maps.Keys(file)); len(left) > 0 && warn != nil {
 		warn("mooncake: nothing reads " + strings.Join(left, ", "))
 	}
@@ -123,6 +129,11 @@ func (m *MooncakeFile) check(r *mooncakeReader) {
 		fault("global_segment_size is %d; mode %s needs more than 0", m.GlobalSegmentSize, m.Mode)
 	case m.Mode == MooncakeStandalone && m.GlobalSegmentSize != 0:
 		fault("global_segment_size is %d; mode %s needs 0", m.GlobalSegmentSize, m.Mode)
+	}
+	if a := m.MasterServerAddress; a != "" && !strings.Contains(a, "://") { // with it, it is where masters are looked up
+		if host, port, err := net.SplitHostPort(a); err != nil || host == "" || port == "" {
+			fault("master_server_address is %q, want host:port", a)
+		}
 	}
 	if m.LocalBufferSize <= 0 {
 		fault("local_buffer_size is %d; give more than 0", m.LocalBufferSize)

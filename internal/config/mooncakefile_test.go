@@ -34,6 +34,7 @@ func TestParseMooncakeFile(t *testing.T) {
 	})
 	f(`{"mode":"standalone-store","global_segment_size":0}`, func(m *MooncakeFile) { m.Mode, m.GlobalSegmentSize = "standalone-store", 0 })
 	f(`{"enable_offload":false}`, nil)
+	f(`{"master_server_address":"etcd://a:2379;b:2379"}`, func(m *MooncakeFile) { m.MasterServerAddress = "etcd://a:2379;b:2379" })
 	for text, n := range map[string]int64{
 		`123`: 123, `123.0`: 123, `1e6`: 1e6, `"123"`: 123, `"123.0"`: 123, `"4gb"`: 4 << 30, `"4 GB"`: 4 << 30, `"1.5Gb"`: 3 << 29,
 		`"512MB"`: 512 << 20, `"7kb"`: 7 << 10, `"9b"`: 9, `" 2mb "`: 2 << 20,
@@ -73,9 +74,21 @@ func TestParseMooncakeRefusals(t *testing.T) {
 	f(`{"tenant_id":7}`, "tenant_id is 7, want a string or null")
 	f(`{"protocol":7}`, "protocol is 7, want a string")
 	f(`{"metadata_server":null}`, "metadata_server is null")
+	f(`{"master_server_address":"h"}`, `master_server_address is "h", want host:port`)
+	f(`{"master_server_address":":50051"}`, "want host:port")
+	f(`{"master_server_address":"h:"}`, "want host:port")
 	f(`[]`, "not a JSON object")
+	f(`null`, "not a JSON object")
 	f(``, "not a JSON object")
 	f(`{} {}`, "more behind it")
+}
+
+// What cannot be read is told once, not again as a value that is out of bounds.
+func TestParseMooncakeTellsOnce(t *testing.T) {
+	_, err := ParseMooncakeFile([]byte(`{"global_segment_size":true,"local_buffer_size":"gb"}`), nil)
+	if err == nil || strings.Count(err.Error(), "global_segment_size") != 1 || strings.Count(err.Error(), "local_buffer_size") != 1 {
+		t.Errorf("got %v, want each key once", err)
+	}
 }
 
 // The file is shared with others: their keys are named once, and do no harm.

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"afterimage/internal/arena"
 	"afterimage/internal/store"
 )
@@ -76,10 +78,19 @@ func Open(ctx context.Context, cfg Config, a *arena.Arena) (*Client, error) {
 		return nil, errors.Join(fmt.Errorf("mooncake: %s: %w", c.cfg.Addr, err), w.close())
 	}
 	if err != nil {
-		c.cfg.Logger.Warn("mooncake: no connection; encoding instead until there is one", "addr", c.cfg.Addr, "cause", err)
+		c.warnAway(err)
 	}
 	c.bg.Go(func() { c.run(l) })
 	return c, nil
+}
+
+// warnAway says why there is no connection at first, and how to get one.
+func (c *Client) warnAway(cause error) {
+	args := []any{"addr", c.cfg.Addr, "cause", cause}
+	if errors.Is(cause, unix.ECONNREFUSED) {
+		args = append(args, "mend", "name the address of mooncake_client, or start it: "+c.cfg.StartCommand)
+	}
+	c.cfg.Logger.Warn("mooncake: no connection; encoding instead until there is one", args...)
 }
 
 // Wait blocks until a mooncake_client is there and has the arena, or ctx ends.

@@ -452,6 +452,23 @@ func TestWrongRelease(t *testing.T) {
 	}
 }
 
+// A mooncake_client that was replaced by another release is told of once, however often it is tried.
+func TestWrongReleaseLater(t *testing.T) {
+	f := startFake(t)
+	var log logbook
+	c := open(t, Config{Addr: f.addr, Logger: slog.New(&log), MaxBackoff: time.Millisecond, MinBackoff: time.Millisecond}, newArena(t, 1<<20))
+	f.mu.Lock()
+	f.layout = nil
+	f.mu.Unlock()
+	before := f.count(fnReady)
+	f.drop()
+	eventually(t, "it is tried again and again", func() bool { return f.count(fnReady) > before+5 })
+	log.said(t, map[string]int{"mooncake: connecting again": 1, "mooncake: cannot join": 1})
+	if _, err := exists(t, c, key(1)); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "known layouts") {
+		t.Errorf("Exists: %v, want ErrUnavailable for the release", err)
+	}
+}
+
 // A broken connection ends its calls, and the next one has a new identity.
 func TestReconnect(t *testing.T) {
 	f, c, read := startWithFake(t)

@@ -100,6 +100,23 @@ func echo(t *testing.T) (addr string) {
 	return ln.Addr().String()
 }
 
+// Whoever is told of a break by a call finds the whole link given up.
+func TestBreakIsKnownBeforeCallsEnd(t *testing.T) {
+	var ch <-chan reply
+	early := true
+	c, err := dialConn(t.Context(), echo(t), func(error) { early = len(ch) > 0 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ch, err = c.send(1, nil); err != nil {
+		t.Fatal(err)
+	}
+	c.close()
+	if early {
+		t.Error("the call ended first")
+	}
+}
+
 // Callers that read for each other, and leave in the middle of it, get their own answers.
 func TestCallersReadForEachOther(t *testing.T) {
 	var broken atomic.Int32

@@ -17,11 +17,11 @@ import (
 // fake is a mooncake_client whose answers a test decides. It maps the memory that it is given and
 // does nothing with it by itself.
 type fake struct {
-	t      testing.TB
-	addr   string
-	layout *putLayout // nil refuses all
+	t    testing.TB
+	addr string
 
 	mu       sync.Mutex // guards the fields below
+	layout   *putLayout // nil refuses all
 	serving  bool       // what pings answer
 	mem      map[uuid][]byte
 	base     map[uuid]uint64
@@ -156,7 +156,7 @@ func (f *fake) serve(c net.Conn) error {
 func (f *fake) answer(fn uint32, body []byte) (byte, []byte) {
 	f.mu.Lock()
 	f.calls[fn]++
-	serving, exist := f.serving, f.exist
+	serving, exist, layout := f.serving, f.exist, f.layout
 	f.mu.Unlock()
 	switch fn {
 	case fnReady:
@@ -183,10 +183,10 @@ func (f *fake) answer(fn uint32, body []byte) (byte, []byte) {
 	case fnGet:
 		return 0, list(getReply, f.transfer(fn, newDecoder(body, getType), nil), 8)
 	case fnPut:
-		if f.layout == nil || binary.LittleEndian.Uint32(body)&^1 != f.layout.putType().code() {
+		if layout == nil || binary.LittleEndian.Uint32(body)&^1 != layout.putType().code() {
 			return rpcBadArguments, stringBody("layout")
 		}
-		return 0, list(putReply, f.transfer(fn, newDecoder(body, f.layout.putType()), f.layout), 0)
+		return 0, list(putReply, f.transfer(fn, newDecoder(body, layout.putType()), layout), 0)
 	}
 	return rpcUnknownFunction, stringBody("unknown function")
 }

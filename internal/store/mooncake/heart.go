@@ -28,6 +28,7 @@ var errMasterAway = errors.New("mooncake_client has lost its master")
 // attempts double, and begin anew after each connection that came about.
 func (c *Client) run(l *link) {
 	pause := c.cfg.MinBackoff
+	told := "" // of what keeps the client away, beside that nobody listens
 	for c.ctx.Err() == nil {
 		if l == nil {
 			c.upkeep(nil)
@@ -41,8 +42,13 @@ func (c *Client) run(l *link) {
 			pause = min(2*pause, c.cfg.MaxBackoff)
 			var err error
 			if l, err = c.join(c.ctx); err != nil {
+				if !errors.Is(err, unix.ECONNREFUSED) && err.Error() != told && c.ctx.Err() == nil {
+					told = err.Error()
+					c.cfg.Logger.Warn("mooncake: cannot join", "addr", c.cfg.Addr, "cause", err)
+				}
 				continue
 			}
+			told = ""
 			c.cfg.Logger.Info("mooncake: connected", "addr", c.cfg.Addr, "release", l.layout.release)
 		}
 		pause = c.cfg.MinBackoff
@@ -75,9 +81,6 @@ func (c *Client) tryJoin(ctx context.Context) (*link, *session, error) {
 	dialing, cancel := timeout(ctx, dialTimeout)
 	defer cancel()
 	l, err := dialLink(dialing, c.cfg)
-	if errors.Is(err, unix.ECONNREFUSED) {
-		err = fmt.Errorf("%w: name the address of mooncake_client, or start it: %s", err, c.cfg.StartCommand)
-	}
 	if err != nil {
 		return nil, nil, err
 	}

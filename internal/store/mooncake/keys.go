@@ -104,7 +104,7 @@ func (c *Client) removeOne(ctx context.Context, k embedding.Key) error {
 	defer cancel()
 	for end := time.Now().Add(c.cfg.RemoveWait); ; {
 		began := time.Now()
-		r, err := l.write().remove(ctx, string(k))
+		r, err := l.write().remove(ctx, string(k), false)
 		if err != nil {
 			return c.unavailable(err)
 		}
@@ -186,7 +186,7 @@ func (c *Client) retryRemovals(l *link) {
 	ctx, cancel := timeout(c.ctx, c.cfg.CallTimeout)
 	defer cancel()
 	for _, k := range c.doomed.some() { // the codes of keys that stay need no word: they are tried again
-		r, err := l.write().remove(ctx, k)
+		r, err := l.write().remove(ctx, k, false)
 		if err != nil {
 			return
 		}

@@ -115,11 +115,15 @@ func (c *conn) one(ctx context.Context, fn uint32, body []byte, t typ, value fun
 	return r, d.err
 }
 
-// ready asks whether the server takes calls.
+// ready asks whether the server takes calls, and is a mooncake_client at all.
 func (c *conn) ready(ctx context.Context) error {
 	r, err := c.one(ctx, fnReady, nil, voidReply, asVoid)
-	if err == nil && r.code != codeOK {
-		err = fmt.Errorf("mooncake_client is not ready: %v", r.code)
+	var re *rpcError
+	switch {
+	case errors.As(err, &re) && re.code == rpcUnknownFunction:
+		return &errRelease{foreignServer}
+	case err == nil && r.code != codeOK:
+		return fmt.Errorf("mooncake_client is not ready: %v", r.code)
 	}
 	return err
 }
@@ -146,11 +150,12 @@ func (c *conn) exist(ctx context.Context, keys []string) ([]result, error) {
 	return newDecoder(b, existReply).results(len(keys), asBool)
 }
 
-// remove drops one key that nobody has a lease on.
-func (c *conn) remove(ctx context.Context, key string) (result, error) {
+// remove drops one key that nobody has a lease on; with force also one that somebody has, whose space may be
+// given away under readers.
+func (c *conn) remove(ctx context.Context, key string, force bool) (result, error) {
 	e := newEncoder(tuple(tStr, tBool), len(key), len(key)+8)
 	e.str(key)
-	e.bool(false) // force would let the space be reused under a reader
+	e.bool(force)
 	return c.one(ctx, fnRemove, e.b, voidReply, asVoid)
 }
 
@@ -177,6 +182,9 @@ type errRelease struct{ text string }
 
 func (e *errRelease) Error() string { return e.text }
 
+// foreignServer is said of whatever else speaks the same RPC.
+const foreignServer = "the server is no mooncake_client (mooncake_master has another port), or one older than " + oldRelease
+
 // findLayout tries the layouts with empty PUTs, which have no effect.
 func (c *conn) findLayout(ctx context.Context, layouts []putLayout) (*putLayout, error) {
 	for i := range layouts {
@@ -187,7 +195,7 @@ func (c *conn) findLayout(ctx context.Context, layouts []putLayout) (*putLayout,
 		case errors.As(err, &re) && re.code == rpcBadArguments:
 			continue
 		case errors.As(err, &re) && re.code == rpcUnknownFunction:
-			return nil, &errRelease{"the server is no mooncake_client, or one older than " + oldRelease}
+			return nil, &errRelease{foreignServer}
 		case err != nil:
 			return nil, fmt.Errorf("probe the layout of %s: %w", l.release, err)
 		case l.release == oldRelease:

@@ -67,9 +67,11 @@ func (p *prober) say(level Level, part, mend, format string, args ...any) bool {
 	return level != Fail
 }
 
+const clientMend = "set mooncake.client to host:port of this host's mooncake_client"
+
 func (p *prober) config(context.Context) bool {
 	if err := p.cfg.Validate(); err != nil {
-		return p.say(Fail, "configuration", "set mooncake.client to host:port of this host's mooncake_client", "%v", err)
+		return p.say(Fail, "configuration", clientMend, "%v", err)
 	}
 	return true
 }
@@ -82,9 +84,11 @@ func (p *prober) connect(ctx context.Context) bool {
 	var release *errRelease
 	switch {
 	case errors.As(err, &release):
-		return p.say(Fail, "release", "install mooncake 0.3.13.post1 on all hosts", "%v", err)
+		return p.say(Fail, "release", "run mooncake 0.3.13.post1 on all hosts, and name this host's mooncake_client in mooncake.client", "%v", err)
 	case errors.Is(err, unix.ECONNREFUSED):
 		return p.say(Fail, "mooncake_client", "start it: "+p.start.Command(), "nobody listens at %s", p.cfg.Addr)
+	case errors.As(err, new(*net.DNSError)) || errors.As(err, new(*net.AddrError)):
+		return p.say(Fail, "configuration", clientMend, "%v", err)
 	case err != nil:
 		return p.say(Fail, "mooncake_client", "look whether something else listens at "+p.cfg.Addr, "no answer at %s: %v", p.cfg.Addr, err)
 	}
@@ -169,7 +173,9 @@ func (p *prober) object(ctx context.Context) bool {
 		b.Bytes()[i] = byte(i)
 	}
 	b.Commit()
-	k := embedding.Key(fmt.Sprintf("afterimage-probe@id:%x", newUUID()))
+	id := newUUID()
+	k := embedding.Key(fmt.Sprintf("afterimage-probe@id:%016x%016x", id[0], id[1]))
+	defer p.forget(ctx, string(k))
 	start := time.Now()
 	if err := p.c.Put(ctx, k, b, store.PutOptions{}); err != nil {
 		return p.say(Fail, "object", "give the cluster memory: --global_segment_size of this or another mooncake_client; "+
@@ -187,10 +193,16 @@ func (p *prober) object(ctx context.Context) bool {
 	if !same {
 		return p.say(Fail, "object", "run one release of Mooncake, 0.3.12 or newer, on all hosts", "what came back differs from what was stored")
 	}
-	_ = p.c.Remove(ctx, []embedding.Key{k}) // leased by the GET; the cluster evicts it in time
 	p.say(Fine, "object", "", "%d KiB stored in %v and read in %v", probeBytes>>10, put.Round(10*time.Microsecond), got.Round(10*time.Microsecond))
 	return p.say(Fine, "limits", "", "keys to %d bytes, %d keys and %d MiB in one call, objects to the largest free piece of one segment",
 		maxKeyBytes, maxBatchKeys, maxBatchBytes>>20)
+}
+
+// forget removes the object although the GET leased it: nobody else knows its key.
+func (p *prober) forget(ctx context.Context, key string) {
+	if l, _ := p.c.current(); l != nil {
+		_, _ = l.write().remove(ctx, key, true) // without, the cluster evicts it in time
+	}
 }
 
 func (p *prober) close() {

@@ -40,6 +40,11 @@ func TestProbe(t *testing.T) {
 		t.Errorf("findings %+v, want the release and the process id", found)
 	}
 
+	if n, err := CheckAdmin(t.Context(), m.AdminAddr()); n != 0 || err != nil {
+		t.Errorf("a probe leaves %d objects behind, %v", n, err)
+	}
+
+	wantFindings(t, Probe(t.Context(), Config{Addr: m.MasterAddr(), Logger: quiet}, Server{}), Fail, "release", "no mooncake_client (mooncake_master", "mooncake.client")
 	m.Client.Kill()
 	wantFindings(t, probe(), Fail, "mooncake_client", "nobody listens", "mooncake_client --protocol=tcp")
 }
@@ -63,5 +68,7 @@ func TestProbeFails(t *testing.T) {
 	f.layout = nil
 	wantFindings(t, probe(), Fail, "release", "none of the known", "0.3.13")
 
-	wantFindings(t, Probe(t.Context(), Config{Addr: "x"}, Server{}), Fail, "configuration", `"x"`, "mooncake.client")
+	for addr, text := range map[string]string{"x": `"x"`, "127.0.0.1:99999": "invalid port", "no.such.host.invalid:1": "no.such.host"} {
+		wantFindings(t, Probe(t.Context(), Config{Addr: addr}, Server{}), Fail, "configuration", text, "mooncake.client")
+	}
 }

@@ -72,7 +72,8 @@ type conn struct {
 	dead error
 }
 
-// dialConn connects. broken is called once, when the connection fails.
+// dialConn connects. broken is called once, when the connection fails, before any call ends with it; it must not
+// use the connection.
 func dialConn(ctx context.Context, addr string, broken func(error)) (*conn, error) {
 	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -103,18 +104,15 @@ func (c *conn) close() {
 // fail ends all calls with err.
 func (c *conn) fail(err error) {
 	c.mu.Lock()
-	first := c.dead == nil
-	if first {
+	defer c.mu.Unlock()
+	if c.dead == nil {
 		c.dead = err
 		_ = c.nc.Close() // the first error counts
+		c.broken(err)
 	}
 	for seq, ch := range c.wait {
 		delete(c.wait, seq)
 		ch <- reply{err: c.dead}
-	}
-	c.mu.Unlock()
-	if first {
-		c.broken(err)
 	}
 }
 

@@ -55,7 +55,19 @@ func (s Server) Env() []string {
 
 // Command returns the line for a shell.
 func (s Server) Command() string {
-	return strings.Join(append(append(s.Env(), "mooncake_client"), s.Args()...), " ")
+	words := append(append(s.Env(), "mooncake_client"), s.Args()...)
+	for i, w := range words {
+		words[i] = quoted(w)
+	}
+	return strings.Join(words, " ")
+}
+
+// quoted is word as a shell reads it back: addresses of several servers are told apart by a semicolon.
+func quoted(word string) string {
+	if !strings.ContainsAny(word, " \t\n\"'`$&;|<>()*?[]#~\\") {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 func (s Server) protocol() string { return cmp.Or(s.Protocol, "tcp") }
