@@ -4,6 +4,7 @@ package sim
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 )
@@ -185,7 +186,10 @@ func (r *run) finish() {
 	o := &r.out
 	o.Policy, o.Requests = r.p.Name, len(r.t.Requests)
 	o.StorePeakBytes, o.StoreEvicted = r.store.peak, r.store.evicted
-	length := max(r.t.Length().Seconds(), 1e-9)
+	length := r.t.Length().Seconds()
+	if length == 0 { // all at once: no share of a time can be told
+		length = math.Inf(1)
+	}
 	most, items := 0, 0
 	for _, e := range r.enc {
 		o.EncoderUse = max(o.EncoderUse, e.busy.Seconds()/length)

@@ -254,6 +254,10 @@ func TestPlan(t *testing.T) {
 	if o := with.Outcome; o.P90 > 1 || o.EncoderUse >= 1 {
 		t.Errorf("the plan misses its goal: %+v", o)
 	}
+	at := read(t, Native, "time,request,image\n0,a,x\n0,b,y\n")
+	if one, err := Plan(t.Context(), at, DefaultModel(), Policies(0)[0], goal); err != nil || one.Encoders != 1 {
+		t.Errorf("two requests at once: %+v, %v", one, err)
+	}
 	if _, err := Plan(t.Context(), tr, DefaultModel(), Policies(0)[0], Goal{Quantile: 90, TTFT: time.Millisecond}); err == nil {
 		t.Error("a goal below the time of one request was met")
 	}
