@@ -74,9 +74,13 @@ func (c *Clock) change(f func(p *plan, now int64)) error {
 }
 
 // Give hands the device d of work and returns when, on the clock, that will be done.
-func (c *Clock) Give(d time.Duration) (end int64, err error) {
-	err = c.change(func(p *plan, now int64) {
-		p.free = max(p.free, now) + int64(d)
+func (c *Clock) Give(d time.Duration) (end int64, err error) { return c.give(c.now(), d) }
+
+// give hands the device d of work that could have begun at a time of the clock, which may be past: who wakes up
+// late for it loses nothing.
+func (c *Clock) give(after int64, d time.Duration) (end int64, err error) {
+	err = c.change(func(p *plan, _ int64) {
+		p.free = max(p.free, after) + int64(d)
 		p.step = noStep
 		c.busy += d
 		end = p.free

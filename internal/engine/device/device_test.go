@@ -272,3 +272,37 @@ func TestProfile(t *testing.T) {
 		}
 	}
 }
+
+// TestLateWakeUpsCostNothing encodes pictures one after the other and comes a little late for each: the last ends
+// as if none had been late. Who comes after a pause has not waited, and gets nothing back.
+func TestLateWakeUpsCostNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := DefaultEncoderConfig()
+		cfg.EncodeTime, cfg.HostTime = 100*time.Millisecond, 5*time.Millisecond
+		e, err := NewEncoder(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dst := make([]byte, cfg.Rows*cfg.Cols*2)
+		encode := func(i byte) {
+			if err := e.Encode(t.Context(), picture(4, 4, i), dst); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start := time.Now()
+		for i := range byte(5) {
+			encode(i)
+			if i < 4 {
+				time.Sleep(3 * time.Millisecond)
+			}
+		}
+		if got := time.Since(start); got != 525*time.Millisecond {
+			t.Errorf("5 pictures took %v, want 525ms", got)
+		}
+		time.Sleep(time.Second)
+		start = time.Now()
+		if encode(9); time.Since(start) != 105*time.Millisecond {
+			t.Errorf("a picture after a pause took %v", time.Since(start))
+		}
+	})
+}

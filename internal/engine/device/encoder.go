@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,7 +48,8 @@ const pixelsPerRow = 28
 type Encoder struct {
 	cfg   EncoderConfig
 	clock *Clock
-	host  *Clock
+	host  sync.Mutex   // held for the host time of a picture: one at a time
+	last  atomic.Int64 // when, on the clock, the last picture ends; 0 before the first
 }
 
 var _ engine.Encoder = (*Encoder)(nil)
@@ -60,8 +63,7 @@ func NewEncoder(cfg EncoderConfig) (*Encoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, err := NewClock("")
-	return &Encoder{cfg: cfg, clock: clock, host: host}, err
+	return &Encoder{cfg: cfg, clock: clock}, nil
 }
 
 // Collector shows the device time of all pictures so far.
@@ -107,16 +109,40 @@ func (e *Encoder) Encode(ctx context.Context, px media.Pixels, dst []byte) error
 	if want := l.Rows() * e.cfg.Cols * e.cfg.DType.Bytes(); len(dst) != want {
 		return fmt.Errorf("device: %d bytes for an output of %d", len(dst), want)
 	}
-	if err := e.host.Work(ctx, e.cfg.HostTime); err != nil {
-		return err
-	}
-	end, err := e.clock.Give(e.cfg.EncodeTime)
+	end, err := e.begin(ctx)
 	if err != nil {
 		return err
 	}
 	// The bytes are made while the device is at work, so that making them takes no time of its own.
 	fill(dst, e.cfg.DType, e.cfg.Seed^xxh3.Hash(px.RGB)^uint64(px.Width)<<32^uint64(px.Height))
 	return e.clock.Await(ctx, end)
+}
+
+// lateShare is the share of a picture's time for which the next may be late. Whoever calls within it after the
+// picture before has ended was waiting for that, and is taken to have called when it ended: how long a process
+// takes to wake up is no time of the device.
+const lateShare = 10
+
+// begin spends the host time of a picture, gives it to the device, and returns when that will be done with it.
+func (e *Encoder) begin(ctx context.Context) (end int64, err error) {
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	e.host.Lock()
+	defer e.host.Unlock()
+	begin := e.clock.now()
+	if last := e.last.Load(); last > 0 && begin > last && begin-last < int64(e.cfg.EncodeTime)/lateShare {
+		begin = last
+	}
+	ready := begin + int64(e.cfg.HostTime)
+	if err := e.clock.Await(ctx, ready); err != nil {
+		return 0, err
+	}
+	if end, err = e.clock.give(ready, e.cfg.EncodeTime); err != nil {
+		return 0, err
+	}
+	e.last.Store(end)
+	return end, nil
 }
 
 // Close implements engine.Encoder.
