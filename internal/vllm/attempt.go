@@ -164,6 +164,9 @@ func (f *Front) decode(ctx context.Context, req *request, out *proxy.Reply, w *w
 	var broken *proxy.BrokenError
 	if errors.As(err, &broken) {
 		err = callBroken(ctx, stageDecode, w.decode.URL, broken.Err)
+		if own, ok := err.(*callError); ok {
+			own.begun = true
+		}
 	}
 	c.end(saidBy(err))
 	return err

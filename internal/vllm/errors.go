@@ -31,10 +31,14 @@ type callError struct {
 	status int          // 0: the call did not come to an answer
 	own    openai.Error // with a status: what the worker said, in the API's shape
 	err    error        // without: why not
+	begun  bool         // without: the answer had begun
 }
 
 func (e *callError) Error() string {
-	if e.status == 0 {
+	switch {
+	case e.begun:
+		return fmt.Sprintf("the %s worker broke off its answer: %v", e.stage, e.err)
+	case e.status == 0:
 		return fmt.Sprintf("the %s worker did not answer: %v", e.stage, e.err)
 	}
 	return fmt.Sprintf("the %s worker answered %d: %s", e.stage, e.status, e.own.Message)

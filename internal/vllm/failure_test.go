@@ -158,7 +158,7 @@ func TestBrokenStream(t *testing.T) {
 		w.Header().Set("Content-Length", "1000")
 		io.WriteString(w, `{"choices":[`)
 	}, nil)
-	fails(t, f.post(t, "", chat(text)), 502, "the decode worker did not answer")
+	fails(t, f.post(t, "", chat(text)), 502, "the decode worker broke off its answer")
 }
 
 // TestNo200BeforeTheFirstByte: a stream whose worker has sent a header and nothing else is no answer yet.
