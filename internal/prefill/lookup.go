@@ -91,14 +91,19 @@ func (p *Prefill) ask(ctx context.Context, items []control.PrepareItem, out []su
 	return stored
 }
 
-// room says whether a read of so many bytes is likely to find memory. If not, an Encoder is asked for the
+// room says whether a read of so many bytes is likely to find memory, that of residents included. If not, an Encoder is asked for the
 // embedding, which reads the Store too, and whose delivery waits for memory in order.
 func (p *Prefill) room(bytes int) bool {
 	if p.cfg.Arena == nil {
 		return true
 	}
 	st := p.cfg.Arena.Stats()
-	return st.Capacity-st.Reserved-st.Committed-st.Quarantined >= 2*int64(bytes)+p.loading.Load()
+	free := st.Capacity - st.Reserved - st.Committed - st.Quarantined
+	if p.cfg.Residents.on() {
+		kept := p.cfg.Residents.Cache.Stats()
+		free += kept.Bytes - kept.Foreign
+	}
+	return free >= 2*int64(bytes)+p.loading.Load()
 }
 
 // resident says whether it can be taken from the residents.
