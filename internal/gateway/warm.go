@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -38,7 +39,7 @@ func (g *Gateway) serveWarm(w http.ResponseWriter, r *http.Request) {
 	for i, p := range parts {
 		grp.Go(func() error {
 			req := &request{id: id, scan: &openai.Request{Media: []openai.MediaPart{p}}, buf: proxy.NewBuffer(0), start: start,
-				forced: encoders.at(i), trace: &trace{start: start, ended: make(chan struct{})}}
+				forced: encoders.at(i), trace: &trace{start: start, ended: make(chan struct{}), latest: new(atomic.Uint64)}}
 			err := g.warm(r.Context(), req, left)
 			resp.Items[i] = warmItem(i, req, err)
 			return nil // items fail alone
