@@ -74,6 +74,9 @@ func (r *receiver) admit(s *session, h header, n uint64) (*room, status, string)
 	if t.sender != nil && t.sender != s { // reserved on a connection that is no more
 		s.adoptLocked(t)
 	}
+	if rm.author != t {
+		r.releaseGhostLocked(rm) // its followers have another author
+	}
 	rm.author, rm.writer, s.filling = t, s, rm
 	return rm, 0, ""
 }

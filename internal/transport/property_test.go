@@ -20,7 +20,7 @@ type op struct {
 	Wait bool // let everything settle before the next step
 }
 
-var kinds = []string{"grant", "send", "send wrong", "half", "cancel", "claim", "abandon", "pass time", "cut", "close"}
+var kinds = []string{"grant", "grant shared", "reserve", "send", "send wrong", "half", "cancel", "claim", "abandon", "pass time", "cut", "close"}
 
 // TestHistories runs random interleavings of everything that can happen to transfers. Whatever the
 // order, no wrong object is handed out and every reference comes back.
@@ -81,7 +81,10 @@ func runHistory(t *testing.T, ops []op) {
 func (h *history) run(i int, o op) {
 	switch o.Kind {
 	case "grant":
-		h.wg.Go(func() { h.ask(i, 1+o.Arg%3) })
+		h.wg.Go(func() { h.ask(fmt.Sprint(i), 1+o.Arg%3) })
+		return
+	case "grant shared": // the same few objects for many
+		h.wg.Go(func() { h.ask("shared", 1+o.Arg%2) })
 		return
 	case "pass time":
 		time.Sleep(time.Duration(o.Arg) * 2 * time.Second)
@@ -106,6 +109,12 @@ func (h *history) run(i int, o op) {
 	switch o.Kind {
 	case "send":
 		h.wg.Go(func() { h.send(tk, name) })
+	case "reserve":
+		v := h.s.Reserve(tk.Grant())
+		h.wg.Go(func() {
+			time.Sleep(time.Duration(o.Arg) * 200 * time.Millisecond)
+			v.End([]string{"", "gave up"}[o.Arg%2])
+		})
 	case "send wrong":
 		h.wg.Go(func() { h.send(tk, "wrong") })
 	case "half":
@@ -130,12 +139,12 @@ func (h *history) run(i int, o op) {
 }
 
 // ask adds n tickets, unless there is no room for a while.
-func (h *history) ask(i, n int) {
+func (h *history) ask(prefix string, n int) {
 	ctx, cancel := context.WithTimeout(h.ctx, 3*time.Second)
 	defer cancel()
 	var wants []Want
 	for k := range n {
-		wants = append(wants, want(fmt.Sprint(i, k)))
+		wants = append(wants, want(fmt.Sprint(prefix, k)))
 	}
 	got, err := h.Grant(ctx, wants)
 	if err != nil {
@@ -145,7 +154,7 @@ func (h *history) ask(i, n int) {
 	defer h.mu.Unlock()
 	for k, tk := range got {
 		h.tickets = append(h.tickets, tk.(*ticket))
-		h.names = append(h.names, fmt.Sprint(i, k))
+		h.names = append(h.names, fmt.Sprint(prefix, k))
 	}
 }
 

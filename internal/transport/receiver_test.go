@@ -120,6 +120,14 @@ func TestT12Malformed(t *testing.T) {
 	f("second hello", true, fixed(header{Type: frameHello}.append(nil)))
 	f("grant from a sender", true, fixed(header{Type: frameGrant}.append(nil)))
 	f("unknown type", true, fixed(header{Type: 200}.append(nil)))
+	f("loan without memory", true, func(tk *ticket) []byte {
+		h := data(tk)
+		h.Type, h.Length = frameComplete, lendBytes
+		return append(h.append(nil), make([]byte, lendBytes)...)
+	})
+	f("reserve with a body", true, fixed(header{Type: frameReserve, Length: 1}.append(nil)))
+	f("credit from a sender", true, fixed(header{Type: frameCredit}.append(nil)))
+	f("endless reason", true, fixed(header{Type: frameAbandon, Length: 1 << 40}.append(nil)))
 	f("ping with a body", true, fixed(header{Type: framePing, Length: 1}.append(nil)))
 	f("huge length", true, func(tk *ticket) []byte {
 		h := data(tk)

@@ -254,6 +254,25 @@ func TestCancelIsNoSilence(t *testing.T) {
 	})
 }
 
+// An author whose own request has ended is forgotten when another brings what its followers wait for.
+func TestAuthorIsReplaced(t *testing.T) {
+	inBubble(t, 1, func(w *world, p, q *rawPeer) {
+		author, follower := w.grant(want("x"))[0], w.grant(want("x"))[0]
+		p.reserve(author)
+		author.Cancel()
+		q.deliver(follower, "x")
+		w.wantObject(follower, object(t, "x"))
+		h := data(author)
+		p.write(append(h.append(nil), object(t, "x")...))
+		p.wantAck(h, statusCancelled)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.live) != 0 {
+			t.Errorf("%d transfers are still alive", len(w.live))
+		}
+	})
+}
+
 // A second sender cannot take a reservation over; the same one may repeat it.
 func TestReserveIsIdempotent(t *testing.T) {
 	inBubble(t, 1, func(w *world, p, q *rawPeer) {

@@ -17,6 +17,9 @@ func FuzzSession(f *testing.F) {
 	f.Add(append(greeting[:len(greeting):len(greeting)], header{Type: framePing}.append(nil)...))
 	f.Add(append(greeting[:len(greeting):len(greeting)], header{Type: frameData, Length: 3}.append(nil)...))
 	f.Add(header{Type: frameAbandon}.append(nil))
+	for _, typ := range []frameType{frameReserve, frameRefresh, frameComplete, frameRecall, frameAbandon} {
+		f.Add(append(greeting[:len(greeting):len(greeting)], header{Type: typ, Length: lendBytes}.append(nil)...))
+	}
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, 1)
