@@ -40,8 +40,8 @@ func TestMooncakeResolverBench(t *testing.T) {
 	}
 	got := values(t, r)
 	for _, name := range []string{
-		"1x16KiB full hit: p50 us", "3x16KiB full hit on another node: p50 us", "1x1MiB full hit: p50 us",
-		"3x1MiB full hit on another node: p50 us", "4 misses: p50 us",
+		"1x16KiB full hit: p50 us", "3x16KiB GET from another node: p50 us", "1x1MiB full hit: p50 us",
+		"3x1MiB GET from another node: p50 us", "4 misses: p50 us",
 	} {
 		if !(got[name] > 0) {
 			t.Errorf("%s is %v", name, got[name])

@@ -67,11 +67,8 @@ func (x *mooncakeRun) hits(ctx context.Context) (ratio float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	remote, err := x.resolveWay(ctx, "hit on another node", x.remote)
-	if err != nil {
-		return 0, err
-	}
-	vllm, dummy, python := x.hitBy(peerVLLM), x.hitBy(peerDummy), x.hitBy(peerPython)
+	remote := x.getWay(ctx, "GET from another node", x.remote)
+	vllm, dummy, python := x.readBy(peerVLLM, "hit"), x.readBy(peerDummy, "hit"), x.readBy(peerPython, "get")
 	if err := x.rounds.measure(ctx, present(local, vllm, dummy, remote, python)...); err != nil {
 		return 0, err
 	}
@@ -92,9 +89,9 @@ func (x *mooncakeRun) nodeRow(remote, python *way) {
 	} else if x.size == nodeFrom && x.n > 1 {
 		target = maxNodeRatio4
 	}
-	x.compare("full hit on another node", remote, peerPython, python, target)
+	x.compare("GET from another node", remote, peerPython, python, target)
 	if x.size < nodeFrom && python != nil {
-		x.rows = append(x.rows, Absolute(x.name+" full hit on another node", "us more than "+peerPython, remote.median()-python.median(), maxNodeExtraUS))
+		x.rows = append(x.rows, Absolute(x.name+" GET from another node", "us more than "+peerPython, remote.median()-python.median(), maxNodeExtraUS))
 	}
 }
 
@@ -108,32 +105,59 @@ func (x *mooncakeRun) resolveWay(ctx context.Context, name string, s *mooncake.C
 	w := &way{name: name}
 	w.run = func() error { r.ResolveOr(ctx, x.o.items, results, nil); return nil }
 	w.check = func(all bool) error {
-		var err error
-		for i := range results {
-			buf := results[i].Buf
-			if buf == nil {
-				err = errors.Join(err, fmt.Errorf("object %d: %s: %w", i, results[i].Reason, results[i].Err))
-				continue
+		gots := make([]store.Got, x.n)
+		for i, r := range results {
+			if gots[i] = (store.Got{Buf: r.Buf, Err: r.Err}); r.Buf == nil {
+				gots[i].Err = fmt.Errorf("object %d: %s: %w", i, r.Reason, r.Err)
 			}
-			if all && !bytes.Equal(buf.Bytes(), x.o.bufs[i].Bytes()) {
-				err = errors.Join(err, fmt.Errorf("object %d: other bytes than were stored", i))
-			}
-			buf.Release()
 		}
-		return err
+		return x.verify(gots, all)
 	}
 	return w, nil
 }
 
-// hitBy has a peer read the same objects; nil when it does not run.
-func (x *mooncakeRun) hitBy(kind string) *way {
+// getWay reads the objects by one call to s.
+func (x *mooncakeRun) getWay(ctx context.Context, name string, s *mooncake.Client) *way {
+	wants := x.wants(x.o.keys())
+	var gots []store.Got
+	w := &way{name: name, run: func() error { gots = s.Get(ctx, wants); return nil }}
+	w.check = func(all bool) error { return x.verify(gots, all) }
+	return w
+}
+
+// wants asks for the objects under keys.
+func (x *mooncakeRun) wants(keys []embedding.Key) []store.Want {
+	wants := make([]store.Want, len(keys))
+	for i, k := range keys {
+		wants[i] = store.Want{Key: k, Bytes: x.o.bufs[i].Len(), Exact: true}
+	}
+	return wants
+}
+
+// verify checks that the objects were read, byte by byte when all, and gives them back.
+func (x *mooncakeRun) verify(gots []store.Got, all bool) (err error) {
+	for i, g := range gots {
+		if g.Err != nil {
+			err = errors.Join(err, g.Err)
+			continue
+		}
+		if all && !bytes.Equal(g.Buf.Bytes(), x.o.bufs[i].Bytes()) {
+			err = errors.Join(err, fmt.Errorf("object %d: other bytes than were stored", i))
+		}
+		g.Buf.Release()
+	}
+	return err
+}
+
+// readBy has a peer read the same objects; nil when it does not run.
+func (x *mooncakeRun) readBy(kind, op string) *way {
 	p := x.peers[kind]
 	if p == nil {
 		return nil
 	}
-	w := &way{name: kind + " hit"}
+	w := &way{name: kind + " " + op}
 	w.timed = func() (float64, error) {
-		a, err := p.ask(peerAsk{Op: "hit", IDs: x.ids, Rows: rowsOf(x.size), Cols: colsV3})
+		a, err := p.ask(peerAsk{Op: op, IDs: x.ids, Rows: rowsOf(x.size), Cols: colsV3})
 		return a.US, err
 	}
 	w.check = func(all bool) error {

@@ -35,7 +35,7 @@ type peer struct {
 
 // peerAsk is one request to a peer.
 type peerAsk struct {
-	Op   string   `json:"op"` // hit, miss, put, drop, sums
+	Op   string   `json:"op"` // hit, get, miss, put, drop, sums
 	IDs  []string `json:"ids,omitempty"`
 	Rows int      `json:"rows,omitempty"`
 	Cols int      `json:"cols,omitempty"`
