@@ -82,7 +82,7 @@ func (r *decodeRun) rows(ctx context.Context, p *progress) ([]Row, error) {
 	p.step("measuring %d rounds", r.Rounds)
 	for i := range r.Rounds {
 		p.at(i+1, r.Rounds)
-		for _, n := range []int{1, r.Concurrent} {
+		for _, n := range []int{1, 1, 1, r.Concurrent} { // one alone is over soon
 			prompts := r.prompts(n)
 			if err := ctx.Err(); err != nil {
 				return nil, context.Cause(ctx)
