@@ -84,4 +84,5 @@ func TestEncoderWithoutStoreForGoodIsReplaced(t *testing.T) {
 		}
 	}
 	u.signalGroup(t, syscall.SIGINT)
+	u.ends(t, 6*time.Second)
 }
