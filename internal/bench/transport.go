@@ -18,14 +18,14 @@ import (
 
 // Targets of bench transport.
 const (
-	maxReadyUS     = 60   // from reserve to ready on one host, of any size
-	minBareSpeed   = 0.9  // of a bare loop, in bytes per second
-	maxHeapBytes   = 4096 // per transfer
-	maxHeapGrowth  = 1024 // from the smallest to the largest size
-	maxReadyUSHit  = 60   // of a Store hit on loan
-	maxStoreRatio  = 1.3  // of a memcpy, for a Store hit that is copied
-	maxOvertaking  = 0.1  // of all pairs of transfers that wait for memory
-	framesPerOwner = 1 << 10
+	maxReadyUS     = 60      // from reserve to ready on one host, of any size
+	minBareSpeed   = 0.9     // of a bare loop, in bytes per second
+	maxHeapBytes   = 4096    // per transfer
+	maxHeapGrowth  = 1024    // from the smallest to the largest size
+	maxReadyUSHit  = 60      // of a Store hit on loan
+	maxStoreRatio  = 1.3     // of a memcpy, for a Store hit that is copied
+	maxOvertaking  = 0.1     // of all pairs of transfers that wait for memory
+	maxSignalBytes = 1 << 10 // through the connection, for an object on loan
 )
 
 // TransportBench measures how embeddings get from an Encoder to a P/D, and from the Store to a P/D.

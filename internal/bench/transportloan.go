@@ -150,7 +150,7 @@ func (x *loanRun) measure(ctx context.Context, index, size, samples int) ([]Row,
 		Absolute(name, "p50 us, reserve to ready", Quantile(us, 0.5), maxReadyUS),
 		Absolute(name, "p90 us, reserve to ready", Quantile(us, 0.9), 0),
 		none,
-		Absolute(name, "bytes through the connection per transfer", (wire2-wire)/float64(warmup+samples), framesPerOwner),
+		Absolute(name, "bytes through the connection per transfer", (wire2-wire)/float64(warmup+samples), maxSignalBytes),
 		Absolute(name, "us, checksum scan", Quantile(sums, 0.5), 0),
 	}, nil
 }
