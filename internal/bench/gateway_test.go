@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -106,10 +107,11 @@ func TestVLLMStub(t *testing.T) {
 
 // TestRateAndPaced count what is answered, and fail with what is not.
 func TestRateAndPaced(t *testing.T) {
-	status := http.StatusOK
+	var status atomic.Int64
+	status.Store(http.StatusOK)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		w.WriteHeader(status)
+		w.WriteHeader(int(status.Load()))
 	}))
 	defer s.Close()
 	got, err := rate(t.Context(), s.URL, []*pictures{newPictures(1000, 0, 0), newPictures(1000, 1, 0)}, 50*time.Millisecond)
@@ -120,7 +122,7 @@ func TestRateAndPaced(t *testing.T) {
 	if err != nil || len(times) != 20 || slices.Contains(times, 0) {
 		t.Errorf("%v, %v", times, err)
 	}
-	status = http.StatusTeapot
+	status.Store(http.StatusTeapot)
 	if _, err := rate(t.Context(), s.URL, []*pictures{newPictures(1000, 0, 0)}, time.Second); err == nil || !strings.Contains(err.Error(), "418") {
 		t.Errorf("got %v", err)
 	}

@@ -156,7 +156,7 @@ func TestAForgetfulEncoder(t *testing.T) {
 func TestBodyLimit(t *testing.T) {
 	const limit = 2 << 20
 	f := newStatic(t, 1, false, says(200, completion), func(c *Config) {
-		c.Body = proxy.BodyLimits{MaxBytes: limit, Grace: 50 * time.Millisecond}
+		c.Body = proxy.BodyLimits{MaxBytes: limit}
 	})
 	body := func(n int) []byte {
 		b := chat(text, image("AAAA"))
@@ -182,7 +182,10 @@ func TestBodyLimit(t *testing.T) {
 	if n := len(f.d[0].calls()); n != 4 {
 		t.Errorf("%d calls, want 4", n)
 	}
-	conn, err := net.Dial("tcp", strings.TrimPrefix(f.url, "http://")) // a byte at a time
+	slow := newStatic(t, 1, false, says(200, completion), func(c *Config) {
+		c.Body = proxy.BodyLimits{MaxBytes: limit, Grace: 50 * time.Millisecond}
+	})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(slow.url, "http://")) // a byte at a time
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,10 +198,10 @@ func TestBodyLimit(t *testing.T) {
 }
 
 // fetching returns a fleet whose front fetches media, from private hosts too if private.
-func fetching(t *testing.T, private bool, decode func(int, received, http.ResponseWriter)) *fleet {
-	fetcher := media.NewFetcher(media.FetcherConfig{AllowPrivate: private, Timeout: 500 * time.Millisecond, MaxBytes: 1 << 20})
+func fetching(t *testing.T, private bool, timeout time.Duration) *fleet {
+	fetcher := media.NewFetcher(media.FetcherConfig{AllowPrivate: private, Timeout: timeout, MaxBytes: 1 << 20})
 	t.Cleanup(fetcher.Close)
-	return newStatic(t, 1, false, decode, func(c *Config) { c.Fetcher, c.MaxFetchBytes = fetcher, 1<<20 })
+	return newStatic(t, 1, false, says(200, completion), func(c *Config) { c.Fetcher, c.MaxFetchBytes = fetcher, 1<<20 })
 }
 
 func remote(url string) string {
@@ -207,7 +210,7 @@ func remote(url string) string {
 
 // TestNoWorkerIsSentSomewhere (S01): URLs that lead inwards, or to files, are refused here, and no worker hears of them.
 func TestNoWorkerIsSentSomewhere(t *testing.T) {
-	f := fetching(t, false, says(200, completion))
+	f := fetching(t, false, time.Minute)
 	for _, url := range []string{
 		"http://127.0.0.1:1/x", "http://[::1]/x", "http://[::ffff:127.0.0.1]/x", "http://169.254.169.254/latest/meta-data", "http://10.0.0.1/x",
 		"http://2130706433/x", "http://0x7f.1/x", "http://0177.0.0.1/x", "http://user@127.0.0.1/x", "http://localhost/x",
@@ -236,7 +239,7 @@ func TestFetchedMedia(t *testing.T) {
 		io.WriteString(w, content)
 	}))
 	defer host.Close()
-	f := fetching(t, true, says(200, completion))
+	f := fetching(t, true, time.Minute)
 	works(t, f.post(t, "", chat(remote(host.URL+"/a"))))
 	content = "\x89PNG\r\n\x1a\nsecond"
 	works(t, f.post(t, "", chat(remote(host.URL+"/a"))))
@@ -252,7 +255,8 @@ func TestFetchedMedia(t *testing.T) {
 		status = s
 		fails(t, f.post(t, "", chat(remote(host.URL+"/a"))), 400, fmt.Sprint(s))
 	}
-	fails(t, f.post(t, "", chat(remote(host.URL+"/stalled"))), 400, "did not arrive within")
+	hasty := fetching(t, true, 50*time.Millisecond)
+	fails(t, hasty.post(t, "", chat(remote(host.URL+"/stalled"))), 400, "did not arrive within")
 	fails(t, f.post(t, "", chat(remote("http://127.0.0.1:1/x"))), 400, "messages[0].content[0]")
 	if n := len(f.e[0].calls()); n != 2 {
 		t.Errorf("%d encode calls, want 2", n)
