@@ -12,7 +12,7 @@ import (
 const (
 	msgAway  = "mooncake: the Store is away; encoding instead"
 	msgHere  = "mooncake: the Store is back"
-	msgDoubt = "mooncake: a transfer failed or was left; its memory is in quarantine, its key not trusted. Further ones are counted only"
+	msgDoubt = "mooncake: a transfer failed or was left; its memory is in quarantine and its key not trusted. Further ones are counted only"
 	msgBack  = "mooncake: quarantined memory is back"
 	msgStays = "mooncake: a mapping of the arena is not withdrawn yet"
 )

@@ -146,6 +146,11 @@ func TestBreaker(t *testing.T) {
 		if n := f.count(fnGet) - before; n != 0 {
 			t.Errorf("%d calls passed an open breaker", n)
 		}
+		trials := f.count(fnExist)
+		eventually(t, "trials are made, and fail", func() bool { return f.count(fnExist) > trials+1 })
+		if !c.Stats().BreakerOpen {
+			t.Errorf("%v: heartbeats alone close the breaker", bad)
+		}
 		if n := c.Stats().Quarantined; n != 0 {
 			t.Errorf("%d ranges in quarantine: only calls to the master fail with %v", n, bad)
 		}
@@ -301,9 +306,9 @@ func TestDuplicates(t *testing.T) {
 // Answers that make no sense leave memory in doubt.
 func TestSenselessAnswers(t *testing.T) {
 	f, c, read := startWithFake(t)
-	for _, answer := range [][]int64{{}, {1, 1}, {101}, {0}} {
+	for i, answer := range [][]int64{{}, {1, 1}, {101}, {0}} {
 		f.set(func(uint32, []string, [][]byte) []int64 { return answer })
-		g := read("k", 100)
+		g := read(key(i), 100)
 		if g.Err == nil {
 			t.Errorf("answer %v was accepted", answer)
 		}

@@ -24,7 +24,8 @@
 // it stays so for Config.GiveUpTimeout, the client closes for good (Dead).
 //
 // The key of such a transfer is not trusted for Config.ClientTTL: until the master notices that a
-// storage node is dead, it says that objects there exist, and PUTs of them succeed without storing.
+// storage node is dead, it says that objects there exist, and PUTs of them succeed without storing. Of a
+// call that its caller left, the late answer decides.
 //
 // # Away
 //

@@ -53,6 +53,7 @@ func (c *Client) finish(t *transfer, rep reply) ([]result, error) {
 	if err != nil {
 		if errors.Is(err, store.ErrUnconfirmed) {
 			c.holdAll(t, err)
+			c.doubt(t.keys...)
 		}
 		return nil, err
 	}
@@ -103,6 +104,7 @@ func (c *Client) abandon(t *transfer, on *conn, ch <-chan reply, cause error) er
 		rep, _ := on.await(context.Background(), ch)
 		rs, err := c.parse(t, rep)
 		if errors.Is(err, store.ErrUnconfirmed) {
+			c.doubt(t.keys...)
 			return
 		}
 		for i, h := range hs {
@@ -124,8 +126,12 @@ func (c *Client) holdAll(t *transfer, cause error) []*held {
 	return hs
 }
 
-// doubt distrusts key for as long as a dead storage node can answer for it.
-func (c *Client) doubt(key string) { c.wary.add(key, c.cfg.ClientTTL) }
+// doubt distrusts keys for as long as a dead storage node can answer for them.
+func (c *Client) doubt(keys ...string) {
+	for _, k := range keys {
+		c.wary.add(k, c.cfg.ClientTTL)
+	}
+}
 
 // allRefused says whether the server refused each key, as it does when the mapping is lost.
 func allRefused(rs []result) bool {
