@@ -70,8 +70,14 @@ func (s *snapshot) pairNamespaces() {
 	}
 }
 
-// ready says whether a request with an image could be served.
+// ready says whether a request with an image could be served, and each worker was asked for its name: a client
+// may name any of them from the first request on.
 func (s *snapshot) ready() error {
+	for _, ws := range [][]worker{s.Prefills, s.Encoders} {
+		if i := slices.IndexFunc(ws, func(w worker) bool { return w.Why == notProbed }); i >= 0 {
+			return fmt.Errorf("%s was not asked for its name yet", ws[i].URL)
+		}
+	}
 	if err := s.need("P/D", s.Prefills); err != nil {
 		return err
 	}

@@ -32,18 +32,22 @@ func burst(t *testing.T, n int, file []byte, gateways ...*fleet) {
 	wg.Wait()
 }
 
-// calls counts the calls to path at all Encoders, and lets them through.
-func (f *fleet) calls(path string) func() int64 {
-	var all []*atomic.Int64
+// holdEncodes counts encode calls at all Encoders, and holds them there until release.
+func (f *fleet) holdEncodes() (count *atomic.Int64, release func()) {
+	count, gate := new(atomic.Int64), make(chan struct{})
 	for _, e := range f.encoders {
-		all = append(all, e.watch(path))
+		e.fail(func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == control.PathEncode {
+				count.Add(1)
+				select {
+				case <-gate:
+				case <-r.Context().Done():
+				}
+			}
+			return false
+		})
 	}
-	return func() (n int64) {
-		for _, c := range all {
-			n += c.Load()
-		}
-		return n
-	}
+	return count, sync.OnceFunc(func() { close(gate) })
 }
 
 // TestBurstOverTwoGateways (F02): one picture over many connections and two gateways is encoded once, and its
@@ -55,20 +59,25 @@ func TestBurstOverTwoGateways(t *testing.T) {
 		"Encoders without cache": func(o *options) { o.p2p, o.residents, o.encoderCache = true, 0, -1 },
 		"four Encoders":          func(o *options) { o.encoders = 4 },
 	} {
-		f := newFleet(t, func(o *options) { o.encodeTime = 150 * time.Millisecond; change(o) })
+		f := newFleet(t, func(o *options) { o.encodeTime = 500 * time.Millisecond; change(o) }) // long enough for the calls of both gateways to meet
 		g := f.secondGateway(t, nil)
 		f.ask(t, "", picture(t, 60, 61, 8)) // sizes are known, so that all requests come together
-		before, files := f.encodes(t), f.calls(control.PathEncode)
-		burst(t, 20, picture(t, 60, 61, 9), f, g)
+		const n = 20
+		before := f.encodes(t)
+		files, release := f.holdEncodes()
+		defer release()
+		ended := make(chan struct{})
+		go func() { defer close(ended); burst(t, n, picture(t, 60, 61, 9), f, g) }()
+		eventually(t, name+": all but the first at each gateway have joined", func() bool {
+			return f.gateway.count(t, "afterimage_gateway_joined_total", "")+g.gateway.count(t, "afterimage_gateway_joined_total", "") == n-2
+		})
+		release()
+		<-ended
 		if n := f.encodes(t) - before; n != 1 {
 			t.Errorf("%s: %v encodes of one picture", name, n)
 		}
-		if n := files(); n > 2 {
+		if n := files.Load(); n != 2 {
 			t.Errorf("%s: the file travelled %d times through 2 gateways", name, n)
-		}
-		joined := f.gateway.count(t, "afterimage_gateway_joined_total", "") + g.gateway.count(t, "afterimage_gateway_joined_total", "")
-		if joined == 0 {
-			t.Errorf("%s: nobody joined", name)
 		}
 		eventually(t, "the memory is back", f.free)
 	}

@@ -15,6 +15,9 @@ const (
 	msgDoubt = "mooncake: a transfer failed or was left; its memory is in quarantine and its key not trusted. Further ones are counted only"
 	msgBack  = "mooncake: quarantined memory is back"
 	msgStays = "mooncake: a mapping of the arena is not withdrawn yet"
+
+	msgNoConnection = "mooncake: no connection; encoding instead until there is one"
+	msgConnected    = "mooncake: connected"
 )
 
 // breaker refuses calls while the Store cannot serve: each would wait 4.4 s for an answer that says

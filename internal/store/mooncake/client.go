@@ -90,7 +90,7 @@ func (c *Client) warnAway(cause error) {
 	if errors.Is(cause, unix.ECONNREFUSED) {
 		args = append(args, "mend", "name the address of mooncake_client, or start it: "+c.cfg.StartCommand)
 	}
-	c.cfg.Logger.Warn("mooncake: no connection; encoding instead until there is one", args...)
+	c.cfg.Logger.Warn(msgNoConnection, args...)
 }
 
 // Wait blocks until a mooncake_client is there and has the arena, or ctx ends.

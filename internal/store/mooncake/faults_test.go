@@ -106,7 +106,7 @@ func TestClientKilledDuringTransfers(t *testing.T) {
 	if st := c.Stats(); st.Reconnects != 2 {
 		t.Errorf("%d reconnects, want 2", st.Reconnects)
 	}
-	log.said(t, map[string]int{"mooncake: connecting again": 2, "mooncake: connected": 2, msgDoubt: -1, msgBack: -1, msgStays: -1})
+	log.said(t, map[string]int{"mooncake: connecting again": 2, msgConnected: 2, msgDoubt: -1, msgBack: -1, msgStays: -1})
 	if err := c.Err(); err != nil {
 		t.Errorf("the client gave up: %v", err)
 	}
@@ -146,7 +146,8 @@ func TestMasterKilled(t *testing.T) {
 		t.Errorf("an object from before the master's restart: %v, want ErrMiss", err)
 	}
 	idle(t, a)
-	log.said(t, map[string]int{msgAway: 1, msgHere: 1, msgDoubt: -1, msgBack: -1})
+	// On a busy machine a call may take longer than it may, which ends its connection.
+	log.said(t, map[string]int{msgAway: 1, msgHere: 1, msgDoubt: -1, msgBack: -1, msgNoConnection: -1, msgConnected: -1})
 }
 
 // A dead storage node costs misses, and nothing else: for a while the master says that its objects
@@ -428,7 +429,7 @@ func TestClientNotThereAtStart(t *testing.T) {
 	if err := c.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
-	log.said(t, map[string]int{"mooncake: no connection; encoding instead until there is one": 1, "mooncake: connected": 1})
+	log.said(t, map[string]int{msgNoConnection: 1, msgConnected: 1})
 	// A PUT may still be sent to the segment of the process that was killed.
 	for i := 1; put(t, c, a, key(i), 10, 1) != nil; i++ {
 		if err := pause(ctx, 10*time.Millisecond); err != nil {

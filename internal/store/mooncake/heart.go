@@ -49,7 +49,7 @@ func (c *Client) run(l *link) {
 				continue
 			}
 			told = ""
-			c.cfg.Logger.Info("mooncake: connected", "addr", c.cfg.Addr, "release", l.layout.release)
+			c.cfg.Logger.Info(msgConnected, "addr", c.cfg.Addr, "release", l.layout.release)
 		}
 		pause = c.cfg.MinBackoff
 		c.serve(l)
