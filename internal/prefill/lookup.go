@@ -128,6 +128,7 @@ func (p *Prefill) take(ctx context.Context, items []control.PrepareItem, which [
 			h.checked = true
 			if p.cfg.Residents.keep(it.Key, h); p.cfg.Residents.has(it.Key) {
 				h.buf.Release()
+				out[which[n]].read = true
 			} else {
 				out[which[n]] = supply{found: h, source: control.SourceStore}
 			}
@@ -163,9 +164,9 @@ func (p *Prefill) claim(ctx context.Context, items []control.PrepareItem, stored
 			return nil
 		}
 		for i := range out { // loans of the Store stay: they are no memory of ours
-			if out[i].ticket != nil || out[i].source == control.SourceResident {
+			if out[i].ticket != nil || out[i].source == control.SourceResident || out[i].read {
 				out[i].cancel()
-				out[i] = supply{}
+				out[i] = supply{read: out[i].read}
 			}
 		}
 		p.cfg.Residents.settle()
@@ -182,7 +183,10 @@ func (p *Prefill) pin(items []control.PrepareItem, stored []bool, out []supply) 
 		if !ok {
 			return false
 		}
-		out[i] = supply{found: h, source: control.SourceResident}
+		out[i].found, out[i].source = h, control.SourceResident
+		if out[i].read {
+			out[i].source = control.SourceStore
+		}
 	}
 	return true
 }

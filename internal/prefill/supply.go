@@ -30,6 +30,7 @@ func (h held) payload(p embedding.Protocol) []byte {
 type supply struct {
 	found  held
 	source control.Source // of found: resident or store
+	read   bool           // into the residents, from the Store for this request
 	load   *load
 	ticket transport.Ticket
 }

@@ -295,3 +295,23 @@ func TestLoading(t *testing.T) {
 		t.Errorf("a Store that does not answer: %d attempts, %s, %q", a.Attempts, road(a), a.Text)
 	}
 }
+
+// TestCopyThatStays: what P/D copies for a request without knowing its size stays as a resident. It is told as
+// the Store's, and as a resident of the next request.
+func TestCopyThatStays(t *testing.T) {
+	f := newFleet(t, func(o *options) {
+		o.direct = func(s store.Store, a *arena.Arena) store.Store { return &copying{Store: s, into: a} }
+	})
+	file := picture(t, 90, 60, 1)
+	f.warm(t, dataURL(file))
+	g := f.secondGateway(t, nil)
+	for _, e := range f.encoders {
+		e.failOn(control.PathWorker, answers(http.StatusOK, `{"role":"encoder","ready":false,"reason":"so"}`))
+	}
+	eventually(t, "no Encoder is ready", func() bool { return g.ready() != nil })
+	for _, want := range []string{"store by copy", "resident by none"} {
+		if a := g.ask(t, "", file); road(a) != want || a.Text != reference(t, nil, turn{file, "what?"}) {
+			t.Errorf("%s, %q, want %s", road(a), a.Text, want)
+		}
+	}
+}

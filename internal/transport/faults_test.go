@@ -140,3 +140,18 @@ func TestT09LateAnswer(t *testing.T) {
 		w.wantObject(tks[0], object(t, "a"))
 	})
 }
+
+// TestLetGoStands: a writer whose room was given up between two of its reads gets no new deadline that would
+// undo the interrupt, however well it makes progress.
+func TestLetGoStands(t *testing.T) {
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	s := &session{r: &receiver{}, nc: here}
+	for state, want := range map[roomState]error{roomWriting: nil, roomDropped: errLetGo, roomGone: errLetGo} {
+		s.filling = &room{state: state}
+		if err := s.extend(time.Now().Add(time.Hour)); !errors.Is(err, want) {
+			t.Errorf("room is %v: %v, want %v", state, err, want)
+		}
+	}
+}
