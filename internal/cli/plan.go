@@ -28,7 +28,7 @@ type planCmd struct {
 
 // Help is shown below the command's own line.
 func (*planCmd) Help() string {
-	return "Looks for the fewest P/Ds, then the fewest Encoders, then the smallest Store that meet the goal, without reuse and with it, and how that changes if the traffic does. " +
+	return "Looks for the fewest workers, Encoders and P/Ds together, then the smallest Store that meet the goal, without reuse and with it, and how that changes if the traffic does. " +
 		"It models; see 'afterimage simulate' for what it leaves out."
 }
 

@@ -39,9 +39,9 @@ type planner struct {
 	err  error // the first
 }
 
-// Plan returns the smallest fleet that meets a goal: first the fewest P/Ds that meet it behind as many
-// Encoders as there can be, then the fewest Encoders before those, then, if the policy has a Store, the
-// smallest one that neither misses the goal nor encodes much more.
+// Plan returns the smallest fleet that meets a goal: the fewest workers, Encoders and P/Ds together, of
+// equal sums that with the fewest P/Ds, and then, if the policy has a Store, the smallest one that neither
+// misses the goal nor encodes much more.
 func Plan(ctx context.Context, t *Trace, m Model, p Policy, goal Goal) (Sized, error) {
 	if goal.Quantile != 50 && goal.Quantile != 90 && goal.Quantile != 99 || goal.TTFT <= 0 {
 		return Sized{}, fmt.Errorf("sim: a goal of %v at p%d; give a time above 0 at p50, p90 or p99", goal.TTFT, goal.Quantile)
@@ -50,11 +50,7 @@ func Plan(ctx context.Context, t *Trace, m Model, p Policy, goal Goal) (Sized, e
 	if s.p.StoreBytes != 0 {
 		s.p.StoreBytes = Unlimited
 	}
-	s.m.Encoders = maxWorkers
-	if !s.smallest(&s.m.Prefills, maxWorkers) {
-		return Sized{}, s.impossible()
-	}
-	if !s.smallest(&s.m.Encoders, maxWorkers) {
+	if !s.fewest() {
 		return Sized{}, s.impossible()
 	}
 	best, _ := s.met()
@@ -62,6 +58,29 @@ func Plan(ctx context.Context, t *Trace, m Model, p Policy, goal Goal) (Sized, e
 		best = s.store(best)
 	}
 	return Sized{Encoders: s.m.Encoders, Prefills: s.m.Prefills, StoreBytes: s.p.StoreBytes, Outcome: best}, s.err
+}
+
+// fewest sets the workers to the fewest that meet the goal, and says whether any do. With the fewest P/Ds of
+// all, the Encoders may have to be many to make up for them, so more P/Ds are tried as long as they can pay.
+func (s *planner) fewest() bool {
+	s.m.Prefills = maxWorkers
+	if !s.smallest(&s.m.Encoders, maxWorkers) {
+		return false
+	}
+	least := s.m.Encoders // behind any number of P/Ds
+	s.m.Encoders = maxWorkers
+	if !s.smallest(&s.m.Prefills, maxWorkers) || !s.smallest(&s.m.Encoders, maxWorkers) {
+		return false
+	}
+	encoders, prefills := s.m.Encoders, s.m.Prefills
+	for p := prefills + 1; p+least < encoders+prefills; p++ {
+		s.m.Prefills = p
+		if s.smallest(&s.m.Encoders, encoders+prefills-p-1) {
+			encoders, prefills = s.m.Encoders, p
+		}
+	}
+	s.m.Encoders, s.m.Prefills = encoders, prefills
+	return s.err == nil
 }
 
 // smallest sets n to the least value from 1 to most that meets the goal, and says whether one does.

@@ -263,6 +263,31 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestPlanFewestWorkers holds a plan against all fleets of one worker less. The fewest P/Ds of all would take
+// many more Encoders here.
+func TestPlanFewestWorkers(t *testing.T) {
+	s := DefaultSynthetic()
+	s.Requests, s.Rate, s.Images = 500, 5, Mix{{4, 1}}
+	tr, err := Generate(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, p := DefaultModel(), Policies(0)[0]
+	m.CacheBytes = 0
+	goal := Goal{Quantile: 90, TTFT: time.Second}
+	plan, err := Plan(t.Context(), tr, m, p, goal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	less := plan.Encoders + plan.Prefills - 1
+	for m.Prefills = 1; m.Prefills < less; m.Prefills++ {
+		m.Encoders = less - m.Prefills
+		if o, err := Run(t.Context(), tr, m, p); err != nil || o.P90 <= goal.TTFT.Seconds() {
+			t.Errorf("planned %d and %d, but %d Encoders and %d P/Ds have a p90 of %.3f s, %v", plan.Encoders, plan.Prefills, m.Encoders, m.Prefills, o.P90, err)
+		}
+	}
+}
+
 func TestGenerateRefuses(t *testing.T) {
 	for name, change := range map[string]func(*Synthetic){
 		"no requests": func(s *Synthetic) { s.Requests = 0 }, "no rate": func(s *Synthetic) { s.Rate = 0 },
