@@ -71,7 +71,7 @@ func (c *smokeCmd) Run(a *app) error {
 // storeBenchFlags are those of the benchmarks of the reuse core.
 type storeBenchFlags struct {
 	benchFlags `embed:""`
-	Store      string `enum:"ram,mooncake" default:"ram" help:"Store to measure: ram, or mooncake, for which it starts a Mooncake cluster on this host (default ${default})."`
+	Store      string `enum:"ram,mooncake" default:"ram" placeholder:"KIND" help:"Store to measure: ram, or mooncake, for which it starts a Mooncake cluster on this host (default ${default})."`
 	Dir        string `name:"mooncake-dir" placeholder:"DIR" env:"AFTERIMAGE_MOONCAKE_DIR" help:"Folder of mooncake_master and mooncake_client. Empty looks where 'make deps-mooncake' puts them. [$$AFTERIMAGE_MOONCAKE_DIR]"`
 }
 

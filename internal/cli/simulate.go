@@ -116,7 +116,7 @@ type modelFlags struct {
 
 	Admission string        `placeholder:"RULE" enum:"always,second-sighting" default:"always" group:"store" help:"What Encoders publish: always, or at an image's second-sighting (default ${default})."`
 	TTL       time.Duration `placeholder:"TIME" default:"0s" group:"store" help:"How long an embedding stays in the Store; 0s is for ever (default ${default})."`
-	Eviction  string        `placeholder:"RULE" enum:"lru,fifo,lfu" default:"lru" group:"store" help:"What leaves a full Store first (default ${default})."`
+	Eviction  string        `placeholder:"RULE" enum:"lru,fifo,lfu" default:"lru" group:"store" help:"What leaves a full Store first: lru, fifo or lfu (default ${default})."`
 	Direct    bool          `group:"store" help:"P/Ds read hits from the Store themselves."`
 }
 

@@ -90,7 +90,7 @@ type Encoder struct {
 	Protocol               string `toml:"protocol" key:"encoder.protocol" placeholder:"FORMAT" help:"Format of objects in the Store: a1, Afterimage's own, or v3, to share embeddings with vLLM's Encoders through Mooncake. v3 needs vllm_model, has no checksums, and is the same for all tenants."`
 	VLLMModel              string `toml:"vllm_model" key:"encoder.vllm_model" placeholder:"PATH" help:"With v3: the model path or name exactly as vLLM is given it. It is part of the names of pictures, and of keys without embedding_model_identity."`
 	VLLMEncoder            string `toml:"vllm_encoder" key:"encoder.vllm_encoder" placeholder:"TEXT" help:"With v3: the encoder field of vLLM's keys, a hash of its settings for the multimodal encoder. The default is that of a vLLM that sets none."`
-	VLLMDType              string `toml:"vllm_dtype" key:"encoder.vllm_dtype" placeholder:"DTYPE" help:"With v3: vLLM's model dtype, bfloat16, float16 or float32. Embeddings are converted to it on their way to the Store, and back."`
+	VLLMDType              string `toml:"vllm_dtype" key:"encoder.vllm_dtype" name:"vllm-dtype" placeholder:"DTYPE" help:"With v3: vLLM's model dtype, bfloat16, float16 or float32. Embeddings are converted to it on their way to the Store, and back."`
 	VLLMHash               string `toml:"vllm_hash" key:"encoder.vllm_hash" placeholder:"HASH" help:"With v3: the hash of vLLM's names of pictures, as its VLLM_MM_HASHER_ALGORITHM: blake3, sha256 or sha512."`
 
 	StoreMaxPendingItems int   `toml:"store_max_pending_items" key:"encoder.store_max_pending_items" placeholder:"N" help:"Embeddings that wait to be published. One more is dropped and counted; its request is served."`
@@ -145,7 +145,7 @@ type Transport struct {
 	Loans   bool   `toml:"loans" key:"transport.loans" negatable:"" help:"Hand embeddings over by reference where both workers are on one host; false copies them through a connection. Encoders and prefill workers read the table."`
 	TLSCert string `toml:"tls_cert" key:"transport.tls_cert" placeholder:"FILE" help:"This worker's certificate, in PEM. With tls_key and tls_ca, data connections between hosts are encrypted, and both ends show a certificate. Set all three or none, on all workers."`
 	TLSKey  string `toml:"tls_key" key:"transport.tls_key" placeholder:"FILE" help:"The certificate's private key, in PEM."`
-	TLSCA   string `toml:"tls_ca" key:"transport.tls_ca" placeholder:"FILE" help:"Certificates of the authorities that the other end's certificate must come from, in PEM."`
+	TLSCA   string `toml:"tls_ca" key:"transport.tls_ca" name:"tls-ca" placeholder:"FILE" help:"Certificates of the authorities that the other end's certificate must come from, in PEM."`
 	TLSName string `toml:"tls_name" key:"transport.tls_name" placeholder:"NAME" help:"DNS name in the certificates of prefill workers. Empty: the host of their data address."`
 }
 

@@ -14,12 +14,12 @@ import (
 
 // VLLM makes a gateway the front door of vLLM workers. Its flags are those of vLLM's own EPD proxy.
 type VLLM struct {
-	EncodeServersURLs   []string `toml:"encode_servers_urls" key:"vllm.encode_servers_urls" name:"encode-servers-urls" placeholder:"URL,..." help:"vLLM Encoders, e.g. http://e1:8001,http://e2:8001."`
-	PrefillServersURLs  []string `toml:"prefill_servers_urls" key:"vllm.prefill_servers_urls" name:"prefill-servers-urls" placeholder:"URL,..." help:"vLLM prefill workers, for fleets with prefill and decode apart. Empty, none or disable: decode workers prefill too."`
-	DecodeServersURLs   []string `toml:"decode_servers_urls" key:"vllm.decode_servers_urls" name:"decode-servers-urls" placeholder:"URL,..." help:"vLLM workers that decode."`
+	EncodeServersURLs   []string `toml:"encode_servers_urls" key:"vllm.encode_servers_urls" name:"encode-servers-urls" placeholder:"URL" help:"vLLM Encoders, e.g. http://e1:8001,http://e2:8001."`
+	PrefillServersURLs  []string `toml:"prefill_servers_urls" key:"vllm.prefill_servers_urls" name:"prefill-servers-urls" placeholder:"URL" help:"vLLM prefill workers, for fleets with prefill and decode apart. Empty, none or disable: decode workers prefill too."`
+	DecodeServersURLs   []string `toml:"decode_servers_urls" key:"vllm.decode_servers_urls" name:"decode-servers-urls" placeholder:"URL" help:"vLLM workers that decode."`
 	DynamicRegistration bool     `toml:"dynamic_registration" key:"vllm.dynamic_registration" name:"dynamic-registration" help:"Let workers register with POST /instances, with the key in the environment variable ADMIN_API_KEY."`
 
-	ECConsumerZMQAddrs []string `toml:"ec_consumer_zmq_addrs" key:"vllm.ec_consumer_zmq_addrs" name:"ec-consumer-zmq-addrs" placeholder:"ADDR,..." help:"Control addresses that vLLM Encoders push to, one per decode worker and data-parallel replica: s0r0,s0r1,s1r0,s1r1. Not with prefill apart."`
+	ECConsumerZMQAddrs []string `toml:"ec_consumer_zmq_addrs" key:"vllm.ec_consumer_zmq_addrs" name:"ec-consumer-zmq-addrs" placeholder:"ADDR" help:"Control addresses that vLLM Encoders push to, one per decode worker and data-parallel replica: s0r0,s0r1,s1r0,s1r1. Not with prefill apart."`
 	ECConsumerDPSize   int      `toml:"ec_consumer_dp_size" key:"vllm.ec_consumer_dp_size" name:"ec-consumer-dp-size" placeholder:"N" help:"Data-parallel replicas of each decode worker. A request is tied to one of them."`
 
 	DecodeRetries int  `toml:"decode_retries" key:"vllm.decode_retries" name:"decode-retries" placeholder:"N" help:"How often a request is encoded and sent again when decode answers 500, as it does when an embedding was not delivered."`
