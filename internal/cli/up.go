@@ -82,12 +82,12 @@ func (a *app) supervise(l *config.Loaded, log *slog.Logger, notice string) error
 	defer cut()
 	ctx, stop := interruptible(a.ctx, cut)
 	defer stop()
-	s, socket, err := newFleet(l, a.Stderr, log)
+	s, place, err := newFleet(l, a.Stderr, log)
 	if err != nil {
 		return err
 	}
 	if err = s.Start(ctx); err == nil {
-		err = announce(a.Stdout, a.name(), s.Status(), notice, socket)
+		err = announce(a.Stdout, a.name(), s.Status(), notice, place)
 	} else if ctx.Err() == nil {
 		fmt.Fprintln(a.Stderr)
 		_ = supervise.WriteTable(a.Stderr, withoutTold(s.Status(), err))
@@ -179,9 +179,9 @@ func upDefaults(l *config.Loaded, caches []string) (notice string, err error) {
 // fleetFile is the configuration of a fleet, in its run directory.
 const fleetFile = "config.toml"
 
-// newFleet makes the run directory with the children's configuration, and the supervisor. socket is that of
-// the ram Store, "" without one.
-func newFleet(l *config.Loaded, logs io.Writer, log *slog.Logger) (s *supervise.Supervisor, socket string, err error) {
+// newFleet makes the run directory with the children's configuration, and the supervisor. place is what the
+// commands of 'afterimage store' take to find its Store, "" without one.
+func newFleet(l *config.Loaded, logs io.Writer, log *slog.Logger) (s *supervise.Supervisor, place string, err error) {
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, "", err
@@ -202,8 +202,13 @@ func newFleet(l *config.Loaded, logs io.Writer, log *slog.Logger) (s *supervise.
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, "", errors.Join(err, os.RemoveAll(dir))
 	}
-	if l.Store.Kind == config.StoreRAM {
+	socket := ""
+	switch l.Store.Kind {
+	case config.StoreRAM:
 		socket = filepath.Join(dir, socketName)
+		place = "--path " + socket
+	case config.StoreMooncake:
+		place = fmt.Sprintf("--store-kind mooncake --mooncake-client %s --mooncake-admin %s", l.Mooncake.Client, l.Mooncake.Admin)
 	}
 	s, err = supervise.New(supervise.Config{
 		Binary: binary, Arg0: "afterimage", RunDir: dir,
@@ -216,12 +221,12 @@ func newFleet(l *config.Loaded, logs io.Writer, log *slog.Logger) (s *supervise.
 			}
 		},
 	})
-	return s, socket, err
+	return s, place, err
 }
 
 // announce prints the table of processes, commands to try, with program as the user calls it, and readyLine.
-// socket is that of the Store, or "".
-func announce(w io.Writer, program string, table []supervise.Status, notice, socket string) error {
+// place is what finds the Store, as newFleet returns it.
+func announce(w io.Writer, program string, table []supervise.Status, notice, place string) error {
 	fmt.Fprintf(w, "\nafterimage %s\n%s\n\n", version, notice)
 	if err := supervise.WriteTable(w, table); err != nil {
 		return err
@@ -240,8 +245,8 @@ func announce(w io.Writer, program string, table []supervise.Status, notice, soc
 		url = " --url http://" + gateway
 	}
 	look := ""
-	if socket != "" {
-		look = "  " + program + " store ls --path " + socket + "\n"
+	if place != "" {
+		look = "  " + program + " store ls " + place + "\n"
 	}
 	_, err = fmt.Fprintf(w, `
 Try, in another terminal (Ctrl-C in this one stops the fleet):

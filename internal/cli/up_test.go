@@ -165,7 +165,7 @@ func TestAnnounce(t *testing.T) {
 		t.Helper()
 		var b strings.Builder
 		table := []supervise.Status{{Name: "store", State: supervise.Ready}, {Name: "prefill-0", Model: model}, {Name: "gateway", State: supervise.Ready, Address: address}}
-		if err := announce(&b, "bin/afterimage", table, "Model: x", "/run/x/store.sock"); err != nil {
+		if err := announce(&b, "bin/afterimage", table, "Model: x", "--path /run/x/store.sock"); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"Model: x", curl, ask, question, "bin/afterimage store ls --path /run/x/store.sock\n"} {
