@@ -26,7 +26,7 @@ type drainCmd struct {
 // Help is shown below the command's own line.
 func (*drainCmd) Help() string {
 	return "The worker announces that it takes no more requests, finishes those that it has, stores the embeddings that it has and the " +
-		"Store lacks, and ends; no request fails. SIGTERM does the same within server.drain. Under 'afterimage up' the role is then started afresh."
+		"Store lacks, and ends; no request fails, if there is another worker of its kind. SIGTERM does the same within server.drain. Under 'afterimage up' the role is then started afresh."
 }
 
 // drainLook is how often the command looks whether the worker is gone.

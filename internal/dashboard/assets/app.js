@@ -93,7 +93,7 @@ function request(r, open) {
   const chips = r.items.map((it) => chip(it.source, `${it.source} ${it.ms ? ms(it.ms) : ""}`));
   const box = el("details", { "data-number": r.number },
     el("summary", {}, el("span", {}, `#${r.number}`), el("span", { class: "when dim" }, at(r.begun)),
-      el("span", { class: "chips" }, ...(chips.length ? chips : [el("span", { class: "dim" }, "text only")])), bar(r), state),
+      el("span", { class: "chips" }, ...(chips.length ? chips : [el("span", { class: "dim" }, r.status < 400 ? "text only" : "ended early")])), bar(r), state),
     details(r));
   box.open = open;
   return box;
