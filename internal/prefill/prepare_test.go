@@ -109,3 +109,32 @@ func TestBook(t *testing.T) {
 		}
 	})
 }
+
+// wants is a Receiver that keeps what it was asked for.
+type wants struct {
+	transport.Receiver
+	got []transport.Want
+}
+
+func (w *wants) Grant(_ context.Context, all []transport.Want) ([]transport.Ticket, error) {
+	w.got = append(w.got, all...)
+	out := make([]transport.Ticket, len(all))
+	for i := range out {
+		out[i] = &countTicket{}
+	}
+	return out, nil
+}
+
+// TestForcedGrantsAreFresh: what must be encoded afresh is not what somebody else's Encoder is bringing.
+func TestForcedGrantsAreFresh(t *testing.T) {
+	r := &wants{}
+	p := newWorker(t, fakeText{template: plainTemplate})
+	p.cfg.Receiver = r
+	items := []control.PrepareItem{{Bytes: 32}, {Bytes: 32, Force: true}}
+	if err := p.grant(t.Context(), items, []int{0, 1}, make([]supply, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if r.got[0].Fresh || !r.got[1].Fresh {
+		t.Errorf("asked for %+v", r.got)
+	}
+}

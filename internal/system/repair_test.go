@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"afterimage/internal/arena"
 	"afterimage/internal/control"
 	"afterimage/internal/gateway"
 )
@@ -199,6 +200,37 @@ func TestPrefillFaults(t *testing.T) {
 		}
 		f.prefill.heal()
 		eventually(t, name+": the memory is back", f.free)
+	}
+}
+
+// TestRepairIsForced: an image that was missing is encoded afresh, though P/D, the Store and the Encoder each have
+// an embedding of it, and the fresh one takes their place.
+func TestRepairIsForced(t *testing.T) {
+	f := newFleet(t, func(o *options) { o.encoders = 1 })
+	file := picture(t, 60, 60, 139)
+	want := f.ask(t, "", file).Text
+	f.published(t, 0)
+	kept := func() *arena.Buf {
+		buf, _, ok := f.residents.Get(f.key(t, file))
+		if !ok {
+			t.Fatal("P/D keeps nothing")
+		}
+		return buf
+	}
+	old := kept()
+	defer old.Release()
+	f.prefill.once(control.PathChat, func(w http.ResponseWriter, r *http.Request) bool {
+		answers(409, `{"missing":[0]}`)(w, r)
+		return true
+	})
+	a := f.ask(t, "", file)
+	if n := f.encodes(t); a.Text != want || a.Attempts != 2 || a.Items[0].Source != control.SourceEncoded || n != 2 {
+		t.Errorf("%d attempts, %s, %v encodes, %q, want %q", a.Attempts, road(a), n, a.Text, want)
+	}
+	fresh := kept()
+	defer fresh.Release()
+	if fresh == old {
+		t.Error("P/D keeps what it was told not to use")
 	}
 }
 
