@@ -257,8 +257,10 @@ func TestManyOverASmallPool(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := f.encodes(t); got != 8 {
-		t.Errorf("%v encodes of 8 pictures", got)
+	// A read that copies finds no memory in a pool that is full; its request is repaired by encoding afresh.
+	repairs := f.gateway.count(t, "afterimage_gateway_repairs_total", "")
+	if got := f.encodes(t); got < 8 || got > 8+3*repairs {
+		t.Errorf("%v encodes of 8 pictures with %v repairs", got, repairs)
 	}
 	eventually(t, "the memory is back", f.free)
 }
