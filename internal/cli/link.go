@@ -55,6 +55,9 @@ func openStore(ctx context.Context, cfg config.Config, own storeLink, p *process
 	case own.socket == "":
 		return nil, nil
 	default:
+		if _, err := os.Stat(own.socket); err != nil {
+			p.log.Warn("no Store is there; images are encoded until one is", "socket", own.socket, "err", err)
+		}
 		return ram.Dial(ctx, ram.ClientConfig{Path: own.socket, Arena: memory})
 	}
 }
