@@ -9,7 +9,7 @@ const SOURCES = {
   local: "the Encoder had it",
   store: "taken from the Store",
   relay: "delivered from the Store by the gateway",
-  encoded: "encoded",
+  encoded: "an Encoder made it",
 };
 const KEPT = 60;
 const requests = new Map(); // by number
@@ -24,7 +24,7 @@ function totals(view) {
     ["reused", share(reused, t.images), "of all pictures"],
     ["encodes saved", count(reused), `${count(fresh)} encoded`],
   ];
-  if (store) tiles.push(["Store", bytes(store.bytes), `of ${bytes(store.limit_bytes)}, ${count(store.objects)} objects`]);
+  if (store) tiles.push(["Store", bytes(store.bytes), `of ${bytes(store.limit_bytes)}, ${count(store.objects)} ${store.objects === 1 ? "object" : "objects"}`]);
   fill(byId("totals"), ...tiles.map(([name, value, more]) =>
     el("dl", {}, el("dt", {}, name), el("dd", {}, value), el("small", {}, more))));
 }
