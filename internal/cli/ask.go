@@ -104,10 +104,7 @@ func runAsk(ctx context.Context, c *askCmd, stdout io.Writer) error {
 		if answer.Text != "" && !c.JSON {
 			fmt.Fprintln(stdout)
 		}
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			return fmt.Errorf("no gateway answers at %s: start one with 'afterimage up', or name another with --url", c.URL)
-		}
-		return err
+		return unanswered(c.URL, err)
 	}
 	if c.JSON {
 		enc := json.NewEncoder(stdout)
@@ -150,5 +147,13 @@ func writeStages(w io.Writer, a client.Answer) error {
 		before = s.MS
 	}
 	_, err := fmt.Fprintln(w, "stages:", strings.Join(parts, ", "))
+	return err
+}
+
+// unanswered says of a call to a gateway where nobody listens what to do about it; other errors are as they were.
+func unanswered(url string, err error) error {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("no gateway answers at %s: start one with 'afterimage up', or name another with --url", url)
+	}
 	return err
 }

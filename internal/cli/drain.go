@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 
 	"afterimage/internal/control"
@@ -72,7 +73,9 @@ func (c *drainCmd) find(ctx context.Context) (url, boot string, err error) {
 			Announcement control.Announcement `json:"announcement"`
 		}
 	}
-	if err := getJSON(ctx, strings.TrimRight(c.URL, "/")+"/v1/fleet", &fleet); err != nil {
+	if err := getJSON(ctx, strings.TrimRight(c.URL, "/")+"/v1/fleet", &fleet); errors.Is(err, syscall.ECONNREFUSED) {
+		return "", "", unanswered(c.URL, err)
+	} else if err != nil {
 		return "", "", fmt.Errorf("%s: %w; name a gateway with --url", c.URL, err)
 	}
 	var names []string

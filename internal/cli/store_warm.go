@@ -158,7 +158,7 @@ func (c *storeWarmCmd) one(ctx context.Context, api *client.Client, name string,
 	for try := 0; ; try++ {
 		it, err := c.call(ctx, api, address)
 		if errors.Is(err, syscall.ECONNREFUSED) {
-			end(fmt.Errorf("no gateway answers at %s: start one with 'afterimage up', or name another with --url", c.URL))
+			end(unanswered(c.URL, err))
 		}
 		if err != nil {
 			it.Error = &control.Error{Message: err.Error()}

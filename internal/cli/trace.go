@@ -27,7 +27,7 @@ func (c *traceCmd) Run(a *app) error {
 	api := &client.Client{Base: strings.TrimRight(c.URL, "/"), HTTP: &http.Client{}}
 	t, err := api.Trace(a.ctx, c.Name)
 	if err != nil {
-		return err
+		return unanswered(c.URL, err)
 	}
 	if c.JSON {
 		return json.NewEncoder(a.Stdout).Encode(t)
