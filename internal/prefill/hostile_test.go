@@ -36,7 +36,7 @@ func TestPrepareTakesNoNonsense(t *testing.T) {
 	p := newWorker(t, fakeText{template: plainTemplate})
 	chat := json.RawMessage(`{"messages":[{"role":"user","content":[{"type":"afterimage_item","index":0},{"type":"afterimage_item","index":1},{"type":"text","text":"x"}]}]}`)
 	check := func(rows, tokens, bytes int) error {
-		it := control.PrepareItem{Contract: embedding.Contract{Rows: rows, Cols: 4, DType: embedding.Float32}, Tokens: tokens, Bytes: bytes}
+		it := control.PrepareItem{Identifier: "i", Key: "a@id:i", Contract: embedding.Contract{Rows: rows, Cols: 4, DType: embedding.Float32}, Tokens: tokens, Bytes: bytes}
 		req := control.PrepareRequest{Request: "r", Engine: "x", Items: []control.PrepareItem{it, it}, Uses: []int{0, 1}, Chat: chat}
 		c, err := p.check(&req)
 		if err == nil {
@@ -56,6 +56,19 @@ func TestPrepareTakesNoNonsense(t *testing.T) {
 		var e *openai.Error
 		if !errors.As(err, &e) || e.Status != 400 {
 			t.Errorf("rows %d, tokens %d, bytes %d: got %v, want a 400", c[0], c[1], c[2], err)
+		}
+	}
+}
+
+// TestPrepareTakesNoForeignKey: a key is that of the item's identifier, or no Encoder will ever deliver under it.
+func TestPrepareTakesNoForeignKey(t *testing.T) {
+	p := newWorker(t, fakeText{template: plainTemplate})
+	for _, it := range []control.PrepareItem{{}, {Identifier: "i"}, {Key: "a@id:"}, {Identifier: "i", Key: "i"}, {Identifier: "i", Key: "a@id:j"}, {Identifier: "i", Key: "a@id:ii"}} {
+		it.Contract = embedding.Contract{Rows: 2, Cols: 4, DType: embedding.Float32}
+		_, err := p.check(&control.PrepareRequest{Request: "r", Engine: "x", Items: []control.PrepareItem{it}})
+		var e *openai.Error
+		if !errors.As(err, &e) || e.Status != 400 || !strings.Contains(e.Message, "item 0: key") {
+			t.Errorf("identifier %q, key %q: got %v, want a 400", it.Identifier, it.Key, err)
 		}
 	}
 }

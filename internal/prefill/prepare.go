@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"afterimage/internal/arena"
@@ -104,6 +105,9 @@ func (p *Prefill) check(req *control.PrepareRequest) (*openai.Chat, error) {
 	}
 	total := int64(0)
 	for i, it := range req.Items {
+		if it.Identifier == "" || !strings.HasSuffix(string(it.Key), "@id:"+string(it.Identifier)) {
+			return nil, openai.BadRequest("items", "item %d: key %.300q is not that of identifier %.300q", i, it.Key, it.Identifier)
+		}
 		c := it.Contract
 		if c.Cols != p.spec.Cols || c.DType != p.spec.DType {
 			return nil, conflict("item %d has rows of %d x %v, this model takes %d x %v", i, c.Cols, c.DType, p.spec.Cols, p.spec.DType)
