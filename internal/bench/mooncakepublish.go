@@ -178,8 +178,8 @@ func (x *mooncakeRun) ask(ctx context.Context, calls int) (us []float64, err err
 // besideSlowPut runs do while a PUT runs, and lets that end.
 func (x *mooncakeRun) besideSlowPut(ctx context.Context, round int, do func() ([]float64, error)) ([]float64, error) {
 	key := x.o.items[0].Key + embedding.Key(fmt.Sprintf("/%d", round))
-	if err := x.node.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		return nil, err
+	if err := freeze(ctx, x.node.cmd.Process); err != nil {
+		return nil, errors.Join(err, x.node.cmd.Process.Signal(syscall.SIGCONT))
 	}
 	stored := make(chan error, 1)
 	go func() { stored <- x.remote.Put(ctx, key, x.o.bufs[0], store.PutOptions{}) }()
