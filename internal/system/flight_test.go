@@ -4,7 +4,11 @@ package system
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -118,6 +122,36 @@ func TestFirstCallerLeaves(t *testing.T) {
 	eventually(t, "the memory is back", f.free)
 }
 
+// TestFirstCallerLeavesEarly (T10): the call outlives its caller also before any engine has begun with it.
+func TestFirstCallerLeavesEarly(t *testing.T) {
+	f := newFleet(t, nil)
+	file := picture(t, 60, 60, 5)
+	files, release := f.holdEncodes()
+	defer release()
+	left := make(chan struct{}, 8)
+	f.prefill.fail(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodDelete {
+			left <- struct{}{}
+		}
+		return false
+	})
+	ctx, leave := context.WithCancel(t.Context())
+	go f.client.Ask(ctx, question(file), nil)
+	eventually(t, "the first has called", func() bool { return files.Load() == 1 })
+	others := make(chan struct{})
+	go func() { defer close(others); burst(t, 2, file, f) }()
+	eventually(t, "the others have joined", func() bool { return f.gateway.count(t, "afterimage_gateway_joined_total", "") == 2 })
+	leave()
+	<-left       // the gateway has noticed
+	f.ask(t, "") // and an Encoder would have by the time of an answer
+	release()
+	<-others
+	if n := files.Load(); n != 1 {
+		t.Errorf("the file travelled %d times", n)
+	}
+	eventually(t, "the memory is back", f.free)
+}
+
 // TestOneErrorOneRetry (T10): when the encode that ten requests wait for fails, one of them tries again, and
 // the others wait for that; a fleet that fails for good is asked once per repair, not once per request.
 func TestOneErrorOneRetry(t *testing.T) {
@@ -211,4 +245,47 @@ func TestBurstAcrossAMembershipChange(t *testing.T) {
 		t.Errorf("%v encodes on two Encoders", n)
 	}
 	eventually(t, "the memory is back", f.free)
+}
+
+// TestSlowConsumerHoldsNobody: an Encoder sends one embedding to all grants at once, so that a P/D that takes the
+// connection and says nothing keeps it from no other.
+func TestSlowConsumerHoldsNobody(t *testing.T) {
+	f := newFleet(t, func(o *options) { o.encoders = 1 })
+	file := picture(t, 60, 60, 4)
+	bytes := f.ask(t, "", file).Items[0].Bytes
+	it := control.EncodeItem{Identifier: "i", Bytes: len(file)}
+	var mute []net.Listener
+	for i := range 2 {
+		l := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+		defer l.Close()
+		mute = append(mute, l)
+		it.Grants = append(it.Grants, control.Grant{Address: l.Addr().String(), Transfer: fmt.Sprintf("%032x", i+1), Attempt: 1, Generation: 1, Bytes: bytes})
+	}
+	both := make(chan struct{})
+	go func() {
+		defer close(both)
+		var held []net.Conn
+		for _, l := range mute {
+			if c, err := l.Accept(); err == nil {
+				held = append(held, c)
+			}
+		}
+		for _, l := range mute {
+			l.Close() // nobody is there for a second try
+		}
+		for _, c := range held {
+			c.Close()
+		}
+	}()
+	resp := f.postEncode(t, control.EncodeRequest{Request: "r", Items: []control.EncodeItem{it}}, file)
+	defer resp.Body.Close()
+	var out control.EncodeResponse
+	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil || len(out.Items) != 1 || out.Items[0].Error == nil {
+		t.Fatalf("%s: %+v, %v", resp.Status, out, err)
+	}
+	// Had one waited for the other, that would have ended with the time for its hello.
+	if m := out.Items[0].Error.Message; strings.Contains(m, "timeout") {
+		t.Errorf("a grant waited for another: %s", m)
+	}
+	<-both
 }
