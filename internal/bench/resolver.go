@@ -64,8 +64,21 @@ func (b StoreBench) Resolver(ctx context.Context) (rep Report, err error) {
 }
 
 // measure stores the objects, measures, and takes them away.
-func (x *resolverRun) measure(ctx context.Context, n, size int) (err error) {
-	if x.o, err = x.make("hit", n, size); err != nil {
+func (x *resolverRun) measure(ctx context.Context, n, size int) error {
+	return x.stored(ctx, "hit", n, size, func() error {
+		if err := x.hits(ctx); err != nil || x.Only != "" {
+			return err
+		}
+		if err := x.misses(ctx); err != nil || n > 1 || size != recomputeSize {
+			return err
+		}
+		return x.recompute(ctx)
+	})
+}
+
+// stored runs do while n objects of one size are in the Store.
+func (x *resolverRun) stored(ctx context.Context, prefix string, n, size int, do func() error) (err error) {
+	if x.o, err = x.make(prefix, n, size); err != nil {
 		return err
 	}
 	defer x.o.release()
@@ -75,13 +88,7 @@ func (x *resolverRun) measure(ctx context.Context, n, size int) (err error) {
 		}
 	}
 	defer func() { err = errors.Join(err, x.lend.Remove(ctx, x.o.keys())) }()
-	if err := x.hits(ctx); err != nil || x.Only != "" {
-		return err
-	}
-	if err := x.misses(ctx); err != nil || n > 1 || size != recomputeSize {
-		return err
-	}
-	return x.recompute(ctx)
+	return do()
 }
 
 // resolveWay resolves items of which the first want are in the Store.

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"afterimage/internal/store"
 )
 
 // storeHits measures a P/D that takes all embeddings of a request from the Store of its host, by a
@@ -36,17 +34,12 @@ func (b TransportBench) storeHits(ctx context.Context) (rows []Row, err error) {
 }
 
 // toPrefill measures n objects of one size.
-func (x *resolverRun) toPrefill(ctx context.Context, n, size int) (err error) {
-	if x.o, err = x.make("ready", n, size); err != nil {
-		return err
-	}
-	defer x.o.release()
-	for i, buf := range x.o.bufs {
-		if err := x.lend.Put(ctx, x.o.items[i].Key, buf, store.PutOptions{}); err != nil {
-			return err
-		}
-	}
-	defer func() { err = errors.Join(err, x.lend.Remove(ctx, x.o.keys())) }()
+func (x *resolverRun) toPrefill(ctx context.Context, n, size int) error {
+	return x.stored(ctx, "ready", n, size, func() error { return x.ready(ctx, n) })
+}
+
+// ready measures how long it takes until what the Store has is ready for P/D.
+func (x *resolverRun) ready(ctx context.Context, n int) error {
 	long, cancel := context.WithTimeout(ctx, time.Hour) // spares the resolver its timer
 	defer cancel()
 	loan, err := x.resolveWay(long, "on loan", x.lend, x.o.items, n)

@@ -203,7 +203,6 @@ const (
 	SourceStore    Source = "store"    // the shared Store
 	SourceEncoded  Source = "encoded"  // computed for this request, or for one in flight at the same time
 	SourceResident Source = "resident" // P/D kept it
-	SourceRelay    Source = "relay"
 )
 
 // Road says how the bytes of an embedding came into the reach of P/D.

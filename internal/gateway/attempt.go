@@ -200,7 +200,7 @@ func (g *Gateway) chat(ctx context.Context, req *request, out *proxy.Reply, pd w
 		begun()
 		req.trace.arrived(req.images, resp.Header.Get(control.HeaderItems))
 		req.trace.stage("prefill")
-		g.metrics.firstByte.Observe(time.Since(req.start).Seconds())
+		g.metrics.FirstByte(req.start)
 		return g.relay(ctx, resp, out, pd)
 	}
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxControlBody))

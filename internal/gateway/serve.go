@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"afterimage/internal/control"
@@ -40,41 +39,15 @@ func (g *Gateway) serveChat(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(control.HeaderRequestID, req.id)
 	w.Header().Set(control.HeaderTrace, secret)
 	req.trace = g.traces.begin(secret, req.id)
-	g.metrics.running.Inc()
+	end := g.metrics.Begin()
 	out := proxy.NewReply(w, g.cfg.WriteTimeout)
 	err := g.serve(w, r, req, out)
 	req.buf.Release()
-	g.metrics.running.Dec()
-	status := g.finish(req, out, err)
+	status := g.metrics.Finish(out, err, clientError, g.cfg.Logger.With("request", req.id))
 	out.End()
 	req.trace.end(status, err)
 	g.seen.end(req.trace.copy(), time.Now())
-	g.metrics.requests.WithLabelValues(strconv.Itoa(status)).Inc()
-	g.metrics.duration.Observe(time.Since(req.start).Seconds())
-}
-
-// finish reports err in the shape that still fits and returns the status that the client saw.
-func (g *Gateway) finish(req *request, out *proxy.Reply, err error) int {
-	var told *toldError
-	switch {
-	case err == nil:
-		return http.StatusOK
-	case errors.Is(err, context.Canceled):
-		return proxy.StatusLeft
-	case out.Started():
-		g.metrics.cut.Inc()
-		g.cfg.Logger.Warn("stream cut", "request", req.id, "err", err)
-		if !errors.As(err, &told) {
-			out.Fail(clientError(err))
-		}
-		return http.StatusBadGateway
-	}
-	e := openai.AsError(clientError(err))
-	if e.Status >= 500 {
-		g.cfg.Logger.Warn("request failed", "request", req.id, "status", e.Status, "err", err)
-	}
-	out.Error(e)
-	return e.Status
+	end(status)
 }
 
 // serve reads and checks the request, then attempts it until an attempt ends well or for good.

@@ -159,7 +159,7 @@ func (f *Front) decode(ctx context.Context, req *request, out *proxy.Reply, w *w
 		return err
 	}
 	req.stage("first_byte")
-	f.metrics.firstByte.Observe(time.Since(req.start).Seconds())
+	f.metrics.FirstByte(req.start)
 	err = out.Pass(resp, c.alive)
 	var broken *proxy.BrokenError
 	if errors.As(err, &broken) {

@@ -4,9 +4,7 @@ package vllm
 
 import (
 	"context"
-	"errors"
 	"net/http"
-	"strconv"
 	"time"
 
 	"afterimage/internal/openai"
@@ -35,43 +33,18 @@ const headerRequestID = "X-Request-Id"
 func (f *Front) serveChat(w http.ResponseWriter, r *http.Request) {
 	req := &request{id: proxy.RequestID(r.Header.Get(headerRequestID), proxy.RandomHex(16)), start: time.Now()}
 	w.Header().Set(headerRequestID, req.id)
-	f.metrics.running.Inc()
+	end := f.metrics.Begin()
 	out := proxy.NewReply(w, f.cfg.WriteTimeout)
 	err := f.serve(w, r, req, out)
 	req.memory.Release()
-	f.metrics.running.Dec()
-	status := f.finish(req, out, err)
+	status := f.metrics.Finish(out, err, clientError, f.cfg.Logger.With("request", req.id))
 	out.End()
-	f.metrics.requests.WithLabelValues(strconv.Itoa(status)).Inc()
-	f.metrics.duration.Observe(time.Since(req.start).Seconds())
+	end(status)
 	if f.cfg.LogRequests {
 		req.stage("total")
 		about := []any{"request", req.id, "status", status, "media", len(req.media)}
 		f.cfg.Logger.Info("request", append(about, req.stages...)...)
 	}
-}
-
-// finish reports err in the shape that still fits and returns the status that the client saw.
-func (f *Front) finish(req *request, out *proxy.Reply, err error) int {
-	switch {
-	case err == nil:
-		return http.StatusOK
-	case errors.Is(err, context.Canceled):
-		return proxy.StatusLeft
-	case out.Started():
-		f.metrics.cut.Inc()
-		f.cfg.Logger.Warn("stream cut", "request", req.id, "err", err)
-		if !errors.Is(err, proxy.ErrToldFailure) {
-			out.Fail(clientError(err))
-		}
-		return http.StatusBadGateway
-	}
-	e := openai.AsError(clientError(err))
-	if e.Status >= 500 {
-		f.cfg.Logger.Warn("request failed", "request", req.id, "status", e.Status, "err", err)
-	}
-	out.Error(e)
-	return e.Status
 }
 
 // serve reads the request, then attempts it until an attempt ends well or for good.

@@ -8,7 +8,6 @@ const SOURCES = {
   resident: "the P/D had it",
   local: "the Encoder had it",
   store: "taken from the Store",
-  relay: "delivered from the Store by the gateway",
   encoded: "an Encoder made it",
 };
 const KEPT = 60;
