@@ -5,11 +5,8 @@ package ram
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -150,129 +147,6 @@ func TestCancelledCallsLeaveNoLoans(t *testing.T) {
 	}
 }
 
-// A PUT that its caller gave up is never stored with what the caller wrote into its memory later.
-func TestCancelledPutStoresNothingElse(t *testing.T) {
-	l := newLending(t, 32*mib)
-	c, a := l.client(8 * mib)
-	const n = 512 << 10
-	var wg sync.WaitGroup
-	for w := range 2 {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(w), 3))
-			buf, err := a.Reserve(n)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer buf.Abort()
-			for i := range 60 {
-				v := byte(1 + i)
-				fillWith(buf.Bytes(), v)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(400))*time.Microsecond)
-				k := embedding.Key([]byte{'k', byte(w), v})
-				_ = c.Put(ctx, k, buf, store.PutOptions{})
-				cancel()
-				clear(buf.Bytes()) // its memory is its own again
-				g := c.Get(t.Context(), []store.Want{{Key: k, Bytes: n}})[0]
-				if g.Err == nil {
-					if !all(g.Buf, v) {
-						t.Errorf("object %d of writer %d holds what was written after its PUT", v, w)
-					}
-					g.Buf.Release()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	l.settled()
-}
-
-// The Store checks its own copy: what a writer does to its memory during the PUT is never stored as a
-// sound object.
-func TestWriterChangesItsMemory(t *testing.T) {
-	l := newLending(t, 32*mib)
-	c, a := l.client(8 * mib)
-	m := embedding.Meta{Rows: 256, Cols: 1024, DType: embedding.Float32}
-	m.Layout.Parts = []embedding.Part{{Rows: m.Rows}}
-	src, err := a.Reserve(embedding.A1.ObjectBytes(m.Layout, m.Cols, m.DType))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Abort()
-	// The writer of this test changes memory while the Store reads it: a race that is meant. Through a
-	// mapping the race detector does not see it.
-	clear(src.Bytes())
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tail := src.Bytes()[src.Len()-8:]
-		for i := uint64(0); ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-				binary.LittleEndian.PutUint64(tail, i&1)
-			}
-		}
-	})
-	for i := range 60 {
-		k := embedding.Key([]byte{'k', byte(i)})
-		if err := embedding.A1.Seal(src.Bytes(), k, m); err != nil {
-			t.Fatal(err)
-		}
-		switch err := c.Put(t.Context(), k, src, store.PutOptions{}); {
-		case errors.Is(err, store.ErrRejected):
-			continue
-		case err != nil:
-			t.Fatal(err)
-		}
-		g := c.Get(t.Context(), []store.Want{{Key: k, Bytes: src.Len()}})[0]
-		if g.Err != nil {
-			t.Fatal(g.Err)
-		}
-		if _, _, err := embedding.A1.Open(g.Buf.Bytes(), k, embedding.Contract{Rows: 256, Cols: 1024, DType: embedding.Float32}); err != nil {
-			t.Errorf("object %d is stored and unsound: %v", i, err)
-		}
-		g.Buf.Release()
-		c.Remove(t.Context(), []embedding.Key{k})
-	}
-	close(stop)
-	wg.Wait()
-	l.settled()
-}
-
-// The Store sums its copy of an a1 object, however it came.
-func TestUnsoundObjectIsRefused(t *testing.T) {
-	l := newLending(t, 16*mib)
-	c, a := l.client(4 * mib)
-	f := func(name string, from *arena.Arena, size, fromEnd int) {
-		t.Helper()
-		b := sealed(t, from, "k", size)
-		defer b.Release()
-		b.Bytes()[b.Len()-fromEnd] ^= 1
-		if err := c.Put(t.Context(), "k", b, store.PutOptions{}); !errors.Is(err, store.ErrRejected) || !strings.Contains(err.Error(), "corrupt payload") {
-			t.Errorf("%s: %v, want a refusal for the payload", name, err)
-		}
-		b.Bytes()[b.Len()-fromEnd] ^= 1
-		if err := c.Put(t.Context(), "k", b, store.PutOptions{}); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if got := borrow(t, c, "k"); !bytes.Equal(got.Bytes(), b.Bytes()) {
-			t.Errorf("%s: another object is stored", name)
-		} else {
-			got.Release()
-		}
-		c.Remove(t.Context(), []embedding.Key{"k"})
-	}
-	f("by loan", a, 64<<10, 1)
-	f("by stream", newArena(t, mib), 64<<10, 1)
-	f("in steps, last byte", a, 700<<10, 1)
-	f("in steps, second step", a, 700<<10, 300<<10)
-	f("in steps, first step", a, 700<<10, 690<<10)
-	f("at once", a, fuseLimit+4096, 1)
-	l.settled()
-}
-
 // Loans that sit in a cache make room for a PUT in time, and the cache keeps copies.
 func TestRecallMakesRoom(t *testing.T) {
 	l := newLending(t, 8*mib)
@@ -306,42 +180,6 @@ func TestRecallMakesRoom(t *testing.T) {
 	}
 }
 
-// C03: a Store whose memory requests are using refuses at once, serves on, and takes PUTs again after.
-func TestPutBesideLoansInUse(t *testing.T) {
-	l := newLending(t, 8*mib)
-	c, a := l.client(16 * mib)
-	var loans []*arena.Buf
-	for i := range 4 {
-		k := embedding.Key(rune('a' + i))
-		mustPut(t, c, a, k, mib, byte(i))
-		loans = append(loans, borrow(t, c, k))
-	}
-	large := filled(t, a, 5*mib, 9)
-	defer large.Release()
-	var took time.Duration
-	for range len(loans) + 1 { // each waits for loans that were not recalled yet, if there are any
-		start := time.Now()
-		if err := c.Put(t.Context(), "large", large, store.PutOptions{}); !errors.Is(err, store.ErrRejected) {
-			t.Fatalf("Put beside loans in use: %v, want ErrRejected", err)
-		}
-		if took = time.Since(start); took > recallWait+10*time.Second {
-			t.Errorf("a refusal took %v", took)
-		}
-	}
-	// More recalls than loans: the machine is so slow that the Store asked again.
-	if st := l.srv.Stats(); st.Recalls < uint64(len(loans)) || st.Recalls == uint64(len(loans)) && took >= recallWait {
-		t.Errorf("the last refusal took %v after %d recalls, want each loan recalled and no more waiting", took, st.Recalls)
-	}
-	for i, b := range loans {
-		if !all(b, byte(i)) {
-			t.Errorf("loan %d changed", i)
-		}
-		b.Release()
-	}
-	l.settled()
-	mustPut(t, c, a, "large", 5*mib, 9)
-}
-
 // Loans never hold more than half the Store: what is beyond comes as a copy.
 func TestLoansHoldHalfTheStore(t *testing.T) {
 	l := newLending(t, 8*mib)
@@ -367,108 +205,6 @@ func TestLoansHoldHalfTheStore(t *testing.T) {
 	if st := l.srv.Stats(); st.LoanBytes != 4*mib || st.Recalls == 0 {
 		t.Errorf("%+v, want 4 MiB on loan and recalls", st)
 	}
-}
-
-// G03, T07: a Store that restarts takes nothing from under its readers, who are told to let go, and no
-// byte of the old one is read from the new one.
-func TestRestartUnderLoans(t *testing.T) {
-	l := newLending(t, 8*mib)
-	c, a := l.client(8 * mib)
-	for i := range 3 {
-		mustPut(t, c, a, embedding.Key(rune('a'+i)), mib, byte(i))
-	}
-	loan := borrow(t, c, "b")
-	told := make(chan struct{})
-	loan.OnRecall(func() { close(told) })
-	old := c.link.Load()
-	l.stop()
-	<-told
-	if !all(loan, 1) {
-		t.Error("the loan changed as its Store closed")
-	}
-	l.srv, l.stop = serve(t, l.path, Config{MaxBytes: 8 * mib, Mapped: true})
-	eventually(t, "the new Store", func() bool {
-		g := c.Get(t.Context(), []store.Want{{Key: "b", Bytes: mib}})[0]
-		if g.Err == nil {
-			t.Fatal("an object outlived its Store")
-		}
-		return errors.Is(g.Err, store.ErrMiss)
-	})
-	mustPut(t, c, a, "b", mib, 77)
-	fresh := borrow(t, c, "b")
-	if !all(fresh, 77) || !all(loan, 1) || c.link.Load() == old {
-		t.Error("old and new Store are mixed up")
-	}
-	fresh.Release()
-	loan.Release()
-	l.settled()
-}
-
-// A Store that stops serving, and goes on living, does not give away what its readers hold.
-func TestServeEndsUnderLoans(t *testing.T) {
-	path := socket(t)
-	srv, err := NewServer(Config{MaxBytes: 4 * mib, Mapped: true, Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer srv.Close()
-	serveFor := func() (cancel func()) {
-		ln, err := Listen(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, end := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			if err := srv.Serve(ctx, ln); err != nil {
-				t.Error(err)
-			}
-		}()
-		return func() { end(); <-done }
-	}
-	l := &lending{TB: t, path: path, srv: srv}
-	stop := serveFor()
-	c, a := l.client(2 * mib)
-	mustPut(t, c, a, "k", mib, 1)
-	loan := borrow(t, c, "k")
-	stop()
-	eventually(t, "the end of all sessions", func() bool { return srv.Stats().Connections == 0 })
-	defer serveFor()()
-	d, b := l.client(2 * mib)
-	d.Remove(t.Context(), []embedding.Key{"k"})
-	for i := range 8 {
-		put(t, d, b, embedding.Key(fmt.Sprint(i)), mib, 9)
-	}
-	if !all(loan, 1) {
-		t.Error("the loan changed")
-	}
-	loan.Release()
-	if q := srv.cfg.Arena.Stats().Quarantined; q != mib {
-		t.Errorf("%d bytes in quarantine, want the loan's", q)
-	}
-}
-
-// Bufs stay good beyond Close of their client, whose connection ends with the last of them.
-func TestLoansOutliveTheirClient(t *testing.T) {
-	l := newLending(t, 8*mib)
-	c, a := l.client(4 * mib)
-	mustPut(t, c, a, "a", mib, 1)
-	mustPut(t, c, a, "b", mib, 2)
-	x, y := borrow(t, c, "a"), borrow(t, c, "b")
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	x.Release()
-	other, b := l.client(8 * mib)
-	eventually(t, "return of the one loan", func() bool { return l.srv.Stats().Loans == 1 })
-	other.Remove(t.Context(), []embedding.Key{"a", "b"})
-	mustPut(t, other, b, "c", 6*mib, 3) // all but what is still on loan
-	if !all(y, 2) {
-		t.Error("a loan changed after its client closed")
-	}
-	y.Release()
-	l.settled()
 }
 
 // C09: one object twice in a batch is two loans, and lives until the last of them.

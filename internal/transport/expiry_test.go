@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transport
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestT06DeadWriter: memory and waiters are free within WriterTimeout of the last byte.
+func TestT06DeadWriter(t *testing.T) {
+	f := func(name string, die func(*rawPeer), within time.Duration, text string) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 1)
+			defer w.close()
+			p := w.raw()
+			defer p.nc.Close()
+			tk := w.grant(want("a"))[0]
+			obj := object(t, "a")
+			p.write(append(data(tk).append(nil), obj[:100]...))
+			time.Sleep(time.Second)
+			p.write(obj[100:200]) // progress buys time
+			start := time.Now()
+			die(p)
+			_, _, err := tk.Wait(context.Background())
+			if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: wait: %v, want %q", name, err, text)
+			}
+			if d := time.Since(start); d > within {
+				t.Errorf("%s: took %v, want at most %v", name, d, within)
+			}
+			w.wantInUse(0)
+			p.wantClosed()
+		})
+	}
+	f("stall", func(*rawPeer) {}, 2*time.Second, "stalled for 2s after 200 of")
+	f("death", func(p *rawPeer) { p.nc.Close() }, 0, "left after 200 of")
+}
+
+// A writer that trickles for ever holds memory no longer than a grant nobody waits for.
+func TestTricklingWriterExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer w.close()
+		p := w.raw()
+		defer p.nc.Close()
+		tk := w.grant(want("a"))[0]
+		obj, h := object(t, "a"), data(tk)
+		p.write(h.append(nil))
+		for i := range 40 {
+			p.write(obj[i : i+1])
+			time.Sleep(time.Second)
+		}
+		w.wantInUse(0)
+		p.write(obj[40:])
+		p.wantAck(h, statusExpired)
+	})
+}
+
+func TestExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3)
+		defer w.close()
+		p := w.raw()
+		defer p.nc.Close()
+		tks := w.grant(want("unwritten"), want("unclaimed"), want("awaited"))
+		h := data(tks[1])
+		p.write(append(h.append(nil), object(t, "unclaimed")...))
+		p.wantAck(h, statusComplete)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		got := make(chan error)
+		go func() {
+			buf, _, err := tks[2].Wait(ctx)
+			if err == nil {
+				buf.Release()
+			}
+			got <- err
+		}()
+		for range 40 {
+			time.Sleep(time.Second)
+			p.wantAlive()
+		}
+		w.wantInUse(int64(objectBytes(testRows))) // what is waited for does not expire
+		for _, tk := range tks[:2] {
+			if _, _, err := tk.Wait(ctx); !errors.Is(err, ErrMissing) || !errors.Is(err, errLate) {
+				t.Errorf("wait after expiry: %v", err)
+			}
+		}
+		p.write(append(data(tks[0]).append(nil), object(t, "unwritten")...))
+		p.wantAck(data(tks[0]), statusExpired)
+		p.write(append(data(tks[2]).append(nil), object(t, "awaited")...))
+		p.wantAck(data(tks[2]), statusComplete)
+		if err := <-got; err != nil {
+			t.Errorf("awaited: %v", err)
+		}
+	})
+}
+
+// Waiting in vain does not keep a transfer for ever.
+func TestExpiryAfterLastWaiterLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer w.close()
+		tk := w.grant(want("a"))[0]
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, _, err := tk.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrMissing) {
+			t.Errorf("wait: %v, want the deadline and nothing else", err)
+		}
+		w.wantInUse(int64(objectBytes(testRows)))
+		time.Sleep(31 * time.Second)
+		w.wantInUse(0)
+	})
+}
+
+func TestSenderGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer w.close()
+		p := w.raw()
+		defer p.nc.Close()
+		tk := w.grant(want("a"))[0]
+		h := data(tk)
+		h.Type, h.Length = frameAbandon, 0
+		p.write(h.append(nil))
+		if _, _, err := tk.Wait(context.Background()); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "gave up") {
+			t.Errorf("wait: %v", err)
+		}
+		p.write(h.append(nil))
+		p.wantAlive()
+		w.wantDropped("late abandon", 1)
+	})
+}
+
+func TestTombstones(t *testing.T) {
+	p := new(tombstones)
+	if _, ok := p.of(transferID{}); ok {
+		t.Error("an id that was never used is remembered")
+	}
+	id := func(i int) transferID { return transferID{byte(i), byte(i >> 8), byte(i >> 16)} }
+	for i := range 2 * nTombstones {
+		p.add(id(i), claimed)
+	}
+	if _, ok := p.of(id(9)); ok {
+		t.Error("an old one whose place was taken is remembered")
+	}
+	if s, ok := p.of(id(nTombstones + 9)); !ok || s != claimed {
+		t.Errorf("got %v, %v; want claimed", s, ok)
+	}
+}
