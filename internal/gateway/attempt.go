@@ -36,7 +36,7 @@ func (g *Gateway) attempt(ctx context.Context, req *request, out *proxy.Reply, p
 			return lack
 		}
 	}
-	if err := g.name(ctx, enc, req.images); err != nil {
+	if req, err = g.named(ctx, enc, req); err != nil {
 		return retryElsewhere(enc, err)
 	}
 	orders, err := g.prepare(ctx, req, pd, enc, attempt, past)

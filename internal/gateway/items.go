@@ -25,7 +25,7 @@ type image struct {
 	info   media.Info
 	digest embedding.Digest
 
-	// Set by name, for the namespace of the attempt.
+	// Set by named, for the namespace of the attempt.
 	id   embedding.Identifier
 	key  embedding.Key
 	geo  control.Geometry
@@ -158,17 +158,21 @@ func partError(p openai.MediaPart, err error) error {
 	return e
 }
 
-// name gives every image its identifier, key and contract in the namespace of Encoder e.
-func (g *Gateway) name(ctx context.Context, e worker, images []*image) error {
-	sizes := make([]control.Size, len(images))
-	for i, m := range images {
+// named returns req as one attempt sees it: every image has its identifier, key and contract in the namespace of
+// Encoder e. It changes nothing of req, which calls of an earlier attempt may still read.
+func (g *Gateway) named(ctx context.Context, e worker, req *request) (*request, error) {
+	sizes := make([]control.Size, len(req.images))
+	for i, m := range req.images {
 		sizes[i].Width, sizes[i].Height = m.info.Size(*e.Seen.Processing)
 	}
 	geo, err := g.geometries(ctx, e, sizes)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for i, m := range images {
+	own := *req
+	own.images = make([]*image, len(req.images))
+	for i, of := range req.images {
+		m := *of
 		m.geo = geo[i]
 		if e.Seen.VLLM != nil { // vLLM has no salt
 			m.id = e.Seen.VLLM.Identifier(m.file, m.info.RGB)
@@ -178,6 +182,7 @@ func (g *Gateway) name(ctx context.Context, e worker, images []*image) error {
 		m.key = e.Seen.Namespace.Key(m.id)
 		m.held = g.stored.has(m.key)
 		m.want = embedding.Contract{Rows: geo[i].Rows, Cols: e.Seen.Cols, DType: e.Seen.DType}
+		own.images[i] = &m
 	}
-	return nil
+	return &own, nil
 }

@@ -114,10 +114,12 @@ func (g *Gateway) warmOnce(ctx context.Context, req *request, past *history) err
 		}
 		return err
 	}
-	if err := g.name(ctx, enc, req.images); err != nil {
+	attempt, err := g.named(ctx, enc, req)
+	if err != nil {
 		return retryElsewhere(enc, err)
 	}
-	return g.encode(ctx, snap, req, []order{{grants: []control.Grant{}}}, past)
+	req.images = attempt.images // for the report
+	return g.encode(ctx, snap, attempt, []order{{grants: []control.Grant{}}}, past)
 }
 
 // warmItem reports one picture.
