@@ -23,6 +23,7 @@ var Table = map[string]Rule{
 	"route":  {Layer: 1, Duty: "peers, rendezvous hashing, bounded load: pure functions over snapshots"},
 	"tenant": {Layer: 1, Duty: "API keys, salt, limits"},
 
+	"admit":     {Layer: 2, Duty: "keys, limits, deadlines and queues before a gateway; the fleet's token before a worker"},
 	"cache":     {Layer: 2, Duty: "bounded holder of Bufs: reserve, commit, pin, evict"},
 	"control":   {Layer: 2, Duty: "JSON bodies and headers of the calls between gateway and workers; no I/O"},
 	"engine":    {Layer: 2, Duty: "the two engine interfaces, behind which models run"},

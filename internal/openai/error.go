@@ -31,6 +31,7 @@ type Error struct {
 	Type    string // one of the Type constants
 	Param   string // field or JSON path at fault; "" is sent as null
 	Code    int    // 0 stands for Status
+	Name    string // sent in the place of Code where OpenAI's API has a word, e.g. "invalid_api_key"; "" sends Code
 	// RetryAfter is sent in whole seconds, rounded up; 0 sends none.
 	RetryAfter time.Duration
 }
@@ -144,6 +145,9 @@ func (e *Error) AppendJSON(dst []byte) []byte {
 	dst = append(dst, `,"param":`...)
 	dst = appendStringOrNull(dst, e.Param)
 	dst = append(dst, `,"code":`...)
+	if e.Name != "" {
+		return append(AppendString(dst, e.Name), "}}"...)
+	}
 	dst = strconv.AppendInt(dst, int64(code), 10)
 	return append(dst, "}}"...)
 }
