@@ -29,7 +29,7 @@ type Row struct {
 	// Target is the most that Ratio may be, or Value where there is no peer; 0 means that the row
 	// only informs.
 	Target float64 `json:"target,omitempty"`
-	// Least is the least that Ratio may be, for rates; 0 in all other rows.
+	// Least is the least that Ratio may be, for rates and, beside Target, for what must be near; 0 in all other rows.
 	Least float64 `json:"least,omitempty"`
 	// OK says whether the target was met; nil when nothing was to be met or it was not measured.
 	OK *bool `json:"ok,omitempty"`
@@ -69,6 +69,19 @@ func AtLeast(name, metric string, value float64, peer string, peerValue, target 
 	return r
 }
 
+// Within returns a row whose value must differ from the peer's by at most a share of it: for figures that foretell others.
+func Within(name, metric string, value float64, peer string, peerValue, share float64) Row {
+	r := Against(name, metric, value, peer, peerValue, 1+share)
+	r.Least = 1 - share
+	ok := *r.Ratio >= r.Least && *r.Ratio <= r.Target
+	if peerValue == 0 { // there is no ratio
+		ok = value == 0
+		r.Ratio, r.Least, r.Target = nil, 0, 0
+	}
+	r.OK = &ok
+	return r
+}
+
 // Missing returns a row that was to be checked and could not be measured.
 func Missing(name, metric, why string) Row {
 	return Row{Case: name, Metric: metric, NotMeasured: why}
@@ -85,6 +98,8 @@ type Report struct {
 // load is how much of its target a row uses: above 1 is a miss.
 func (r Row) load() float64 {
 	switch {
+	case r.Least > 0 && r.Target > 0:
+		return max(r.Least / *r.Ratio, *r.Ratio/r.Target)
 	case r.Least > 0:
 		return r.Least / *r.Ratio
 	case r.Target == 0 && r.OK != nil && *r.OK: // it must be 0, and is
@@ -189,6 +204,8 @@ func (r Row) cells() string {
 		target = "<= " + num(&r.Target, unit)
 	}
 	switch {
+	case r.Least > 0 && r.Target > 0:
+		target = num(&r.Least, "x") + " to " + num(&r.Target, "x")
 	case r.Least > 0:
 		target = ">= " + num(&r.Least, "x")
 	case r.Target == 0 && r.OK != nil:

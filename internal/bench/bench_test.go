@@ -5,6 +5,7 @@ package bench
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 )
@@ -74,5 +75,24 @@ func TestQuantile(t *testing.T) {
 	}
 	if got := Quantile([]float64{7}, 0.9); got != 7 {
 		t.Errorf("one value: %v", got)
+	}
+}
+
+func TestWithin(t *testing.T) {
+	for _, c := range []struct {
+		value, peer float64
+		ok          bool
+	}{{100, 100, true}, {91, 100, true}, {109, 100, true}, {89, 100, false}, {111, 100, false}, {0, 0, true}, {0, 5, false}, {5, 0, false}} {
+		r := Within("case", "metric", c.value, "peer", c.peer, 0.1)
+		if *r.OK != c.ok {
+			t.Errorf("%v against %v: %v", c.value, c.peer, *r.OK)
+		}
+		rep := Report{Name: "x", Rows: []Row{r}}
+		if err := rep.WriteJSON(io.Discard); err != nil {
+			t.Errorf("%v against %v: %v", c.value, c.peer, err)
+		}
+		if got := r.cells(); c.peer > 0 && !strings.Contains(got, "0.9x to 1.1x") {
+			t.Errorf("%q", got)
+		}
 	}
 }

@@ -22,7 +22,7 @@ func (r *Reassignment) Page() *chart.Page {
 	}
 	p.Sections = append(p.Sections,
 		chart.Section{Title: "In words", Text: r.sentences()},
-		chart.Section{Title: "All figures", Table: rep.table()},
+		chart.Section{Title: "In one table", Text: []string{"p50 / p90 / p99 of the requests of a configuration, times in ms; of others' figures p50 / p90."}, Table: r.glance()},
 		chart.Section{Title: "Distributions", Plots: []chart.Plot{
 			r.distribution("Time to first token", ttftOf), r.distribution("Fan-out span: until all images of a request are at P/D", spanOf),
 			r.distribution("Time per output token", tpotOf),
@@ -40,8 +40,46 @@ func (r *Reassignment) Page() *chart.Page {
 		}
 	}
 	p.Sections = append(p.Sections, chart.Section{Title: "What Encoders did", Text: []string{"Each bar is an image in the engine of its Encoder, as the Encoder told its times."}, Plots: busy},
-		chart.Section{Title: "Every request", Plots: timelines})
+		chart.Section{Title: "Every request", Plots: timelines}, chart.Section{Title: "All figures", Table: rep.table()})
 	return p
+}
+
+// glance returns a row per configuration.
+func (r *Reassignment) glance() *chart.Table {
+	theirs, whose := published, "published"
+	if r.Real {
+		theirs, whose = onCPU, "vLLM on two cores"
+	}
+	t := &chart.Table{Head: []string{"", "TTFT", whose, "fan-out span", whose, "time per token", whose, "encoded", "encoder time, s"}}
+	for _, name := range measured {
+		p := r.Phases[name]
+		if p == nil {
+			continue
+		}
+		row := []string{name}
+		for _, c := range []struct {
+			name, format string
+			of           func(*load.Record) float64
+		}{{"TTFT", "%.0f", ttftOf}, {"span", "%.1f", spanOf}, {"TPOT", "%.2f", tpotOf}} {
+			pub := ""
+			if v, ok := theirs[name][c.name+" p50"]; ok {
+				pub = fmt.Sprintf(c.format+" / "+c.format, v, theirs[name][c.name+" p90"])
+			}
+			row = append(row, p.three(c.format, c.of), pub)
+		}
+		t.Rows = append(t.Rows, append(row, fmt.Sprintf("%.0f of %d", p.Counters.Encodes, r.Images), fmt.Sprintf("%.1f", p.Counters.BusySeconds)))
+	}
+	return t
+}
+
+// three returns p50, p90 and p99 of a figure.
+func (p *Phase) three(format string, of func(*load.Record) float64) string {
+	xs := p.times(of)
+	if len(xs) == 0 {
+		return ""
+	}
+	f := func(q float64) string { return fmt.Sprintf(format, Quantile(xs, q)) }
+	return f(0.5) + " / " + f(0.9) + " / " + f(0.99)
 }
 
 // sentences says in words what came out.
@@ -120,80 +158,4 @@ func (r *Reassignment) traffic() []chart.Plot {
 		return nil
 	}
 	return []chart.Plot{in, out}
-}
-
-// The stages of a request on its timeline.
-const (
-	stageLag     = "client"
-	stageGateway = "gateway"
-	stageFanOut  = "fan-out"
-	stagePrefill = "prefill"
-	stageDecode  = "decode"
-)
-
-// timeline draws each request by stage.
-func (p *Phase) timeline() *chart.Timeline {
-	t := &chart.Timeline{Title: p.Name, X: "s", Kinds: []string{stageGateway, stageFanOut, stagePrefill, stageDecode, stageLag}}
-	for i := range p.Records {
-		r := &p.Records[i]
-		at := r.DueMS
-		row := chart.Row{Label: fmt.Sprintf("request %d: first token after %.0f ms", r.Index, r.TTFTMS)}
-		to := func(kind string, until float64) {
-			if until > at {
-				row.Spans = append(row.Spans, chart.Span{From: at / 1000, To: until / 1000, Kind: kind})
-				at = until
-			}
-		}
-		to(stageLag, r.DueMS+r.LagMS)
-		sent := at
-		if r.Trace != nil {
-			for _, s := range r.Trace.Stages {
-				switch s.Name {
-				case "media":
-					to(stageGateway, sent+s.MS)
-				case "prepare", "delivered":
-					to(stageFanOut, sent+s.MS)
-				}
-			}
-		}
-		to(stagePrefill, r.DueMS+r.TTFTMS)
-		to(stageDecode, r.DueMS+r.EndMS)
-		t.Rows = append(t.Rows, row)
-	}
-	return t
-}
-
-// encoders draws what each Encoder's engine did; nil if none did anything.
-func (p *Phase) encoders() *chart.Timeline {
-	t := &chart.Timeline{Title: p.Name, X: "s", Kinds: []string{"encode"}}
-	rows := map[string]int{}
-	for i := range p.Records {
-		r := &p.Records[i]
-		if r.Trace == nil {
-			continue
-		}
-		prepared := 0.0
-		for _, s := range r.Trace.Stages {
-			if s.Name == "prepare" {
-				prepared = s.MS
-			}
-		}
-		for _, it := range r.Trace.Items {
-			if it.Source != "encoded" {
-				continue
-			}
-			k, ok := rows[it.Encoder]
-			if !ok {
-				k = len(t.Rows)
-				rows[it.Encoder] = k
-				t.Rows = append(t.Rows, chart.Row{Label: it.Encoder})
-			}
-			from := r.DueMS + r.LagMS + prepared
-			t.Rows[k].Spans = append(t.Rows[k].Spans, chart.Span{From: (from + it.QueueMS) / 1000, To: (from + it.MS - it.TransferMS) / 1000, Kind: "encode"})
-		}
-	}
-	if len(t.Rows) == 0 {
-		return nil
-	}
-	return t
 }

@@ -124,9 +124,10 @@ func (r *Reassign) shots(p pass) []load.Shot {
 		// The opening differs in every request of every pass, so that no prompt begins as another did.
 		c := &chatRequest{model: r.model, opening: fmt.Sprintf("%s %d.", p.name, i), maxTokens: p.maxTokens}
 		c.text = words(max(r.TextTokens*r.bytesPerToken-len(c.opening), 1))
-		shots[i] = load.Shot{At: time.Duration(float64(at) / r.scale()), Body: c.body, Header: map[string]string{
-			control.HeaderPrefill: strconv.Itoa(p.routes.prefills[i]),
-		}}
+		shots[i] = load.Shot{At: time.Duration(float64(at) / r.scale()), Body: c.body, Header: map[string]string{}}
+		if p.routes.prefills != nil {
+			shots[i].Header[control.HeaderPrefill] = strconv.Itoa(p.routes.prefills[i])
+		}
 		if e := p.routes.encoderHeader(i); e != "" {
 			shots[i].Header[control.HeaderEncoder] = e
 		}

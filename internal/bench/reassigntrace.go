@@ -13,7 +13,7 @@ import (
 type routes struct {
 	at       []time.Duration
 	encoders [][]int // per request and image
-	prefills []int   // per request
+	prefills []int   // per request; nil leaves them to routing
 }
 
 // newRoutes makes the trace of a seed: requests come memorylessly, rate per second, images go to either

@@ -176,7 +176,7 @@ func curves(results []*Result) []chart.Plot {
 
 // table returns the rows of a report for a page.
 func (r Report) table() *chart.Table {
-	t := &chart.Table{Head: []string{"case", "metric", "value", "peer", "peer value", "ratio", "target", "ok"}}
+	t := &chart.Table{Head: []string{"case", "metric", "value", "peer", "peer value", "ratio", "target", "ok"}, Text: 2}
 	for _, row := range r.Rows {
 		t.Rows = append(t.Rows, strings.Split(row.cells(), "\t"))
 		mark := ""

@@ -123,7 +123,7 @@ func axes(b *strings.Builder, x, y scale, h float64, nameX, nameY string) {
 
 // caption ends a figure with its title and the key of its colours.
 func caption(b *strings.Builder, title string, names []string) {
-	fmt.Fprintf(b, `<figcaption>%s`, esc(title))
+	fmt.Fprintf(b, `<figcaption><b>%s</b>`, esc(title))
 	for i, n := range names {
 		fmt.Fprintf(b, `<span class="key c%d"></span>%s`, i%6, esc(n))
 	}

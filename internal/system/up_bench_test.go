@@ -93,6 +93,25 @@ func TestBenchWorkloads(t *testing.T) {
 	}
 }
 
+// TestBenchSimulate holds a foretold traffic against a measured one, with a Store: counts do not hang on the machine.
+func TestBenchSimulate(t *testing.T) {
+	out, errs, _ := run(t, "bench", "simulate", "--policy", "store,none", "--scale", "60", "--requests", "20", "--json")
+	var rep bench.Report
+	if err := json.Unmarshal([]byte(out), &rep); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out, errs)
+	}
+	seen := map[string]float64{}
+	for _, row := range rep.Rows {
+		seen[row.Case] += row.Value
+		if strings.HasPrefix(row.Metric, "reused") && (row.PeerValue == nil || math.Abs(row.Value-*row.PeerValue) > 8) {
+			t.Errorf("%s, %s: %v foretold, measured %v of 80", row.Case, row.Metric, row.Value, row.PeerValue)
+		}
+	}
+	if seen["store"] == 0 || seen["none"] == 0 || len(seen) != 2 {
+		t.Errorf("rows of %v", seen)
+	}
+}
+
 // TestSimulationMatchesServe loads a fleet, then takes what was sent through the modelled one: as many images come
 // from each tier, within a tenth.
 func TestSimulationMatchesServe(t *testing.T) {
