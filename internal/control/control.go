@@ -73,6 +73,7 @@ type Announcement struct {
 	// P/D only.
 	Context   int   `json:"context,omitempty"`    // positions of one sequence
 	PoolBytes int64 `json:"pool_bytes,omitempty"` // memory for embeddings in flight
+	Cells     int   `json:"cells,omitempty"`      // tokens and rows of all sequences together
 	Running   int   `json:"running,omitempty"`    // requests in work
 	Waiting   int   `json:"waiting,omitempty"`
 	Created   int64 `json:"created,omitempty"` // unix seconds, for /v1/models

@@ -21,10 +21,11 @@ import (
 func (g *Gateway) attempt(ctx context.Context, req *request, out *proxy.Reply, past *history) error {
 	snap := g.fleet.snapshot()
 	attempt := proxy.RandomHex(16)
-	pd, err := choosePrefill(snap, req, attempt, past)
+	pd, done, err := g.choose.prefill(snap, req, attempt, past)
 	if err != nil {
 		return err
 	}
+	defer done()
 	req.trace.prefill(pd.Seen.Name)
 	if len(req.images) == 0 {
 		return g.chat(ctx, req, out, pd, "", func() {})

@@ -27,7 +27,7 @@ func (g *Gateway) encode(ctx context.Context, snap *snapshot, req *request, orde
 	for _, o := range orders {
 		m := req.images[o.image]
 		pick := func() (worker, error) {
-			i, err := pickEncoder(snap, req, m, past)
+			i, err := g.choose.encoder(snap, req, m, past)
 			if err != nil {
 				return worker{}, err
 			}

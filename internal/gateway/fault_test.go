@@ -141,7 +141,7 @@ func TestHistory(t *testing.T) {
 	a, b := worker{URL: "a", Up: true, Seen: control.Announcement{Name: "a"}}, worker{URL: "b", Up: true, Seen: control.Announcement{Name: "b"}}
 	pick := func(h *history, ws ...worker) string {
 		s := &snapshot{Prefills: ws}
-		w, err := pickPrefill(s, "k", h)
+		w, _, err := newChooser("", func(string) {}).prefill(s, &request{}, "k", h)
 		if err != nil {
 			return err.Error()
 		}

@@ -74,15 +74,3 @@ func checkForced(header, kind string, workers []worker, name string) error {
 	}
 	return openai.BadRequest(header, "%s: %v", header, err)
 }
-
-// choosePrefill returns the P/D that the client asked for, or else the one with the least load.
-func choosePrefill(snap *snapshot, req *request, attempt string, past *history) (worker, error) {
-	if req.pd == "" {
-		return pickPrefill(snap, attempt, past)
-	}
-	i, err := route.Forced(req.pd, peers(snap.Prefills, everyone))
-	if err != nil {
-		return worker{}, unavailableWorker(err)
-	}
-	return snap.Prefills[i], nil
-}

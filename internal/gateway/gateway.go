@@ -36,6 +36,8 @@ type Config struct {
 	Limits               media.Limits // of one image
 	Fetcher              *media.Fetcher
 
+	// Routing is how workers are chosen; "" is Affinity.
+	Routing Routing
 	// NoOverlap has P/D begin only when all embeddings are there, to measure what beginning earlier brings.
 	NoOverlap bool
 	// Repairs is how often an attempt is repeated when a worker fails or lacks an item.
@@ -68,6 +70,7 @@ type Gateway struct {
 	metrics *metrics
 	stored  *stored
 	seen    *seen
+	choose  *chooser
 	// background holds calls that nobody waits for but Close.
 	background sync.WaitGroup
 }
@@ -79,9 +82,11 @@ const workerIdle = 30 * time.Second
 func New(cfg Config) *Gateway {
 	cfg.MaxRequestImageBytes = cmp.Or(cfg.MaxRequestImageBytes, cfg.MaxBodyBytes)
 	client := proxy.NewClient(workerIdle)
+	m := newMetrics(cfg.Registry)
 	return &Gateway{
 		cfg: cfg, client: client, fleet: newFleet(cfg, client), geo: newGeometry(),
-		traces: newTraces(1024), flights: newFlights(), metrics: newMetrics(cfg.Registry), stored: newStored(cfg.Registry), seen: newSeen(),
+		traces: newTraces(1024), flights: newFlights(), metrics: m, stored: newStored(cfg.Registry), seen: newSeen(),
+		choose: newChooser(cfg.Routing, m.chosen),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"afterimage/internal/proxy"
+	"afterimage/internal/route"
 )
 
 type metrics struct {
@@ -14,6 +15,7 @@ type metrics struct {
 	items   *prometheus.CounterVec // by source
 	repairs prometheus.Counter
 	joined  prometheus.Counter
+	choices *prometheus.CounterVec // by reason
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -32,10 +34,20 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		joined: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "afterimage_gateway_joined_total", Help: "Images that joined the encode of another request, in flight at the same time.",
 		}),
+		choices: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "afterimage_gateway_prefill_choices_total",
+			Help: "P/Ds chosen for attempts, by reason: prefix (it has seen the conversation), overridden (who has seen it is too busy), load (nobody has), repair, client, round-robin, random.",
+		}, []string{"by"}),
 	}
-	r.MustRegister(m.images, m.items, m.repairs, m.joined)
+	r.MustRegister(m.images, m.items, m.repairs, m.joined, m.choices)
+	for _, by := range []route.Reason{route.ByPrefix, route.Overridden, route.ByLoad} {
+		m.choices.WithLabelValues(string(by)).Add(0)
+	}
 	for _, s := range []string{"local", "store", "encoded", "resident"} {
 		m.items.WithLabelValues(s)
 	}
 	return m
 }
+
+// chosen counts the choice of a P/D.
+func (m *metrics) chosen(by string) { m.choices.WithLabelValues(by).Inc() }

@@ -8,21 +8,6 @@ import (
 	"afterimage/internal/route"
 )
 
-// pickPrefill chooses the P/D with the least load; key spreads requests over equals.
-func pickPrefill(snap *snapshot, key string, past *history) (worker, error) {
-	if i := slices.IndexFunc(snap.Prefills, func(w worker) bool { return w.Up && w.URL == past.stay }); i >= 0 {
-		return snap.Prefills[i], nil
-	}
-	i := past.pick(snap.Prefills, func(ps []route.Peer) int { return route.LeastLoaded(key, ps) })
-	if i >= 0 {
-		return snap.Prefills[i], nil
-	}
-	if err := snap.need("P/D", snap.Prefills); err != nil {
-		return worker{}, unavailableWorker(err)
-	}
-	return worker{}, errNoneLeft
-}
-
 // anyEncoder chooses whom to ask for geometry; all Encoders in service have one namespace and one set of
 // rules.
 func anyEncoder(snap *snapshot, past *history) (worker, error) {
@@ -52,8 +37,8 @@ func (s *snapshot) remembered() (worker, bool) {
 // image that the Store has.
 const heldLoad = 1.25
 
-// pickEncoder chooses the Encoder of one image.
-func pickEncoder(snap *snapshot, req *request, m *image, past *history) (int, error) {
+// encoder chooses the Encoder of one image.
+func (c *chooser) encoder(snap *snapshot, req *request, m *image, past *history) (int, error) {
 	if len(req.forced) > 0 {
 		i, err := route.Forced(req.forced.of(m), peers(snap.Encoders, everyone))
 		if err != nil {
@@ -61,7 +46,11 @@ func pickEncoder(snap *snapshot, req *request, m *image, past *history) (int, er
 		}
 		return i, nil
 	}
+	n := c.number()
 	i := past.pick(snap.Encoders, func(ps []route.Peer) int {
+		if c.how != Affinity {
+			return route.Nth(n, ps)
+		}
 		if m.held { // whoever is asked reads it: the load may decide
 			return route.Bounded(string(m.id), ps, heldLoad)
 		}

@@ -13,6 +13,7 @@ import (
 	"afterimage/internal/media"
 	"afterimage/internal/openai"
 	"afterimage/internal/proxy"
+	"afterimage/internal/route"
 )
 
 // request is one client's call on its way through the gateway.
@@ -25,6 +26,7 @@ type request struct {
 	buf    *proxy.Buffer // what the client sent, if images of data URLs lie in it
 	forced forced        // Encoders that the client asked for
 	pd     string        // P/D that the client asked for; "" leaves it to routing
+	blocks []uint64      // what the prompt begins with, see route.Prompt
 	trace  *trace
 	start  time.Time
 }
@@ -105,11 +107,13 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, req *request) err
 	}
 	if len(req.scan.Media) == 0 {
 		req.body = body.Bytes()
+		req.blocks = blocks(req, g.cfg.Salt)
 		return nil
 	}
 	if req.images, req.uses, err = g.loadImages(r.Context(), req.scan.Media); err != nil {
 		return err
 	}
+	req.blocks = blocks(req, g.cfg.Salt)
 	req.body = req.scan.Splice(func(i int) []byte {
 		return fmt.Appendf(nil, `{"type":%q,"index":%d}`, control.ItemPartType, i)
 	})
@@ -117,4 +121,12 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, req *request) err
 	g.metrics.images.Add(float64(len(req.uses)))
 	req.trace.stage("media")
 	return nil
+}
+
+// blocks names the beginnings of a request's conversation. Conversations of different salts, which are those of
+// tenants that share nothing, have none in common.
+func blocks(req *request, salt []byte) []uint64 {
+	p := route.NewPrompt(salt)
+	req.scan.Walk(p.Text, func(i int) { p.Image(req.images[req.uses[i]].digest[:]) })
+	return p.Blocks()
 }

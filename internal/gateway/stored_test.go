@@ -45,7 +45,7 @@ func TestHeldImagesGoByLoad(t *testing.T) {
 	}
 	pick := func() int {
 		t.Helper()
-		i, err := pickEncoder(snap, &request{}, m, &history{})
+		i, err := newChooser("", nil).encoder(snap, &request{}, m, &history{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ var Table = map[string]Rule{
 	"fdpass": {Layer: 1, Duty: "file descriptors over unix sockets, along with bytes"},
 	"media":  {Layer: 1, Duty: "bytes to checked pixels: sniff, limits, decode, orientation, digest; guarded fetch"},
 	"proxy":  {Layer: 1, Duty: "passes requests on: bodies in shared memory, answers event by event, errors without addresses"},
-	"route":  {Layer: 1, Duty: "peers, rendezvous hashing, bounded load: pure functions over snapshots"},
+	"route":  {Layer: 1, Duty: "peers, rendezvous hashing, prefixes of prompts, bounded load: pure functions over snapshots"},
 	"tenant": {Layer: 1, Duty: "API keys, salt, limits"},
 
 	"admit":     {Layer: 2, Duty: "keys, limits, deadlines and queues before a gateway; the fleet's token before a worker"},

@@ -31,6 +31,7 @@ type Request struct {
 	Media        []MediaPart // in prompt order
 
 	body []byte
+	said span // the value of messages
 }
 
 // MediaPart is one image of a request.
@@ -72,7 +73,7 @@ func scan(s scanner, l ScanLimits) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Messages, r.body = w.msg, w.b
+	r.Messages, r.body, r.said = w.msg, w.b, w.said
 	return r, r.read(top)
 }
 
@@ -137,4 +138,16 @@ func (r *Request) Splice(replace func(i int) []byte) []byte {
 		from = m.End
 	}
 	return append(out, r.body[from:]...)
+}
+
+// Walk hands over the conversation as the client wrote it: its text, in pieces, and between them its media
+// parts, by their index in Media. The bytes are the body's own; after the last message there are none.
+func (r *Request) Walk(text func([]byte), media func(i int)) {
+	from := r.said.start
+	for i, m := range r.Media {
+		text(r.body[from:m.Start])
+		media(i)
+		from = m.End
+	}
+	text(r.body[from : r.said.end-1])
 }

@@ -11,6 +11,7 @@ type walk struct {
 	msg   int  // messages passed
 	parts int  // content parts passed
 	seen  bool // the key messages
+	said  span // its value
 
 	// part is called for each content part; the rawPart is used again after the call. A string
 	// content, or a string among the parts, comes as a text part.
@@ -84,7 +85,11 @@ func (w *walk) topMember(top fields, key []byte) error {
 			return badParam("messages", "The key `messages` stands twice in one object.")
 		}
 		w.seen = true
-		return w.messages()
+		w.peek()
+		w.said.start = w.i
+		err := w.messages()
+		w.said.end = w.i
+		return err
 	}
 	name := string(key)
 	if _, twice := top[name]; twice {

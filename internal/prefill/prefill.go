@@ -172,7 +172,7 @@ func (p *Prefill) announcement() control.Announcement {
 		Wire: transport.WireVersion, Keys: transport.KeyVersion,
 		Model: p.spec.Model, Engine: p.spec.Engine, Cols: p.spec.Cols, DType: p.spec.DType,
 		Modelled: p.spec.Modelled, Ready: true,
-		Context: p.spec.Context, PoolBytes: p.cfg.PoolBytes, Created: p.created,
+		Context: p.spec.Context, Cells: p.cfg.Engine.Runner().Limits().Cells, PoolBytes: p.cfg.PoolBytes, Created: p.created,
 		Running: stats.Running, Waiting: stats.Waiting,
 	}
 }

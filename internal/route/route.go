@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package route chooses peers: for an identifier, so that the same image goes to the same Encoder,
-// and by load, for P/D. Everything in it is a pure function of a snapshot of the peers; indexes in
-// results are indexes into that snapshot.
+// Package route chooses peers: for an identifier, so that the same image goes to the same Encoder, and
+// for a prompt, so that it meets the P/D that holds its beginning unless the load speaks against it. Each
+// choice is a pure function of a snapshot of the peers; indexes in results are indexes into that snapshot.
+// What P/Ds hold is a guess, an Index of what they were sent; Prompt says what prompts have in common.
 //
 // Identifiers are placed by rendezvous hashing: each peer gets a score for the identifier, and the
 // highest wins. A peer that leaves moves only the identifiers that it held, and one that comes takes
@@ -95,15 +96,32 @@ func Bounded(id string, peers []Peer, factor float64) int {
 // LeastLoaded returns the usable peer with the least load for its weight, -1 if none is usable.
 // Between equals, rendezvous on key decides, so that equal keys meet on one peer and different ones
 // spread.
-func LeastLoaded(key string, peers []Peer) int {
+func LeastLoaded(key string, peers []Peer) int { return leastLoaded(Rank(key, peers), peers) }
+
+// leastLoaded returns the first of rank with the least load for its weight.
+func leastLoaded(rank []int, peers []Peer) int {
 	best := -1
-	for _, i := range Rank(key, peers) {
-		// Load/weight without division.
-		if best < 0 || peers[i].Load*peers[best].weight() < peers[best].Load*peers[i].weight() {
+	for _, i := range rank {
+		if best < 0 || peers[i].lighter(peers[best]) {
 			best = i
 		}
 	}
 	return best
+}
+
+// Nth returns usable peer n, counted round, -1 if none is usable: with a counter all get their turn, with a
+// random number each is as likely.
+func Nth(n uint64, peers []Peer) int {
+	var usable []int
+	for i, p := range peers {
+		if p.Usable() {
+			usable = append(usable, i)
+		}
+	}
+	if len(usable) == 0 {
+		return -1
+	}
+	return usable[n%uint64(len(usable))]
 }
 
 // Forced returns the peer that a client asked for by name, or by its place among the peers sorted
