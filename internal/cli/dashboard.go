@@ -16,8 +16,8 @@ import (
 )
 
 // serveDashboard mounts the page of g. The caller calls stop when nobody looks any more.
-func serveDashboard(mux *http.ServeMux, g *gateway.Gateway, cfg config.Config) (stop func()) {
-	page := dashboard.Config{Version: version, View: g.View, WriteTimeout: writeTimeout}
+func serveDashboard(mux *http.ServeMux, g *gateway.Gateway, cfg config.Config, p *process) (stop func()) {
+	page := dashboard.Config{Version: version, View: g.View, Registry: p.registry, WriteTimeout: writeTimeout}
 	stop = func() {}
 	switch {
 	case cfg.Gateway.Store != "":

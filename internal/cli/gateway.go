@@ -62,7 +62,7 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 	mux := p.mux(g.Ready, nil)
 	g.Routes(mux)
 	if own.Dashboard {
-		defer serveDashboard(mux, g, cfg)()
+		defer serveDashboard(mux, g, cfg, p)()
 	}
 	err := p.ready("")
 	if err == nil {

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/zeebo/xxh3"
 
 	"afterimage/internal/gateway"
@@ -32,6 +33,8 @@ type Config struct {
 	// Totals sums the Store up; nil where the gateway cannot ask it. It is asked once in StoreEvery while
 	// somebody looks, never twice at a time.
 	Totals func(context.Context) (store.Totals, error)
+	// Registry takes the number of viewers; nil is nobody.
+	Registry prometheus.Registerer
 	// Every is how often the page is told what changed. Default 500 ms.
 	Every time.Duration
 	// WriteTimeout bounds each write to a viewer. Default 10 s.
@@ -53,7 +56,15 @@ func New(cfg Config) *Dashboard {
 	if cfg.WriteTimeout <= 0 {
 		cfg.WriteTimeout = 10 * time.Second
 	}
-	return &Dashboard{cfg: cfg, totals: totals{ask: cfg.Totals}}
+	d := &Dashboard{cfg: cfg, totals: totals{ask: cfg.Totals}}
+	if cfg.Registry != nil {
+		gauge := func(name, help string, f func() float64) {
+			cfg.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "afterimage_dashboard_" + name, Help: help}, f))
+		}
+		gauge("viewers", "Browsers and terminals that follow the gateway live.", func() float64 { return float64(d.viewers.Load()) })
+		gauge("limit_viewers", "Most of them; more are refused.", func() float64 { return maxViewers })
+	}
+	return d
 }
 
 // Routes mounts the page, its files and its events.

@@ -37,7 +37,7 @@ type state struct {
 func (d *Dashboard) serveLive(w http.ResponseWriter, r *http.Request) {
 	if d.viewers.Add(1) > maxViewers {
 		d.viewers.Add(-1)
-		openai.WriteError(w, openai.Unavailable(5*time.Second, "%d browsers look at this page already", maxViewers))
+		openai.WriteError(w, openai.Unavailable(5*time.Second, "%d browsers and terminals follow this gateway already", maxViewers))
 		return
 	}
 	defer d.viewers.Add(-1)

@@ -93,6 +93,7 @@ func New(cfg Config) (*Encoder, error) {
 		ready:   make(chan struct{}, maxReady),
 		engine:  make(chan struct{}, 1),
 	}
+	e.registerBounds(cfg.Registry)
 	return e, nil
 }
 

@@ -2,7 +2,11 @@
 
 package encoder
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"afterimage/internal/media"
+)
 
 // metrics are the role's own series; the packages below it have theirs.
 type metrics struct {
@@ -55,4 +59,22 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		m.deliver.WithLabelValues(s)
 	}
 	return m
+}
+
+// registerBounds shows what the role holds, limits next to usage.
+func (e *Encoder) registerBounds(r prometheus.Registerer) {
+	gauge := func(name, help string, f func() int64) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "afterimage_" + name, Help: help}, func() float64 { return float64(f()) }))
+	}
+	gauge("encoder_waiting_images", "Images that wait for the engine.", e.waiting.Load)
+	gauge("encoder_waiting_limit_images", "Most images that wait; more are refused.", func() int64 { return int64(e.cfg.MaxQueue) })
+	gauge("media_decode_bytes", "Bytes of memory that decoders hold.", media.DecodingBytes)
+	gauge("media_decode_limit_bytes", "Most bytes of memory that decoders hold; pictures wait for their share.",
+		func() int64 { return e.cfg.Limits.DecodeBudgetBytes })
+	if e.cfg.Arena != nil {
+		r.MustRegister(e.cfg.Arena.Collector())
+	}
+	if e.cfg.Cache != nil {
+		r.MustRegister(e.cfg.Cache.Collector())
+	}
 }

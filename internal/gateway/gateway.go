@@ -83,11 +83,13 @@ func New(cfg Config) *Gateway {
 	cfg.MaxRequestImageBytes = cmp.Or(cfg.MaxRequestImageBytes, cfg.MaxBodyBytes)
 	client := proxy.NewClient(workerIdle)
 	m := newMetrics(cfg.Registry)
-	return &Gateway{
+	g := &Gateway{
 		cfg: cfg, client: client, fleet: newFleet(cfg, client), geo: newGeometry(),
 		traces: newTraces(1024), flights: newFlights(), metrics: m, stored: newStored(cfg.Registry), seen: newSeen(),
 		choose: newChooser(cfg.Routing, m.chosen),
 	}
+	cfg.Registry.MustRegister(workersCollector{g.fleet})
+	return g
 }
 
 // Start probes the workers, and follows the Store, until ctx ends.

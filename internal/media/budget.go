@@ -25,6 +25,13 @@ type claim struct {
 	granted        chan struct{}
 }
 
+// DecodingBytes returns what all Decode calls of the process hold at this moment.
+func DecodingBytes() int64 {
+	decoding.mu.Lock()
+	defer decoding.mu.Unlock()
+	return decoding.used
+}
+
 // reserve waits until n more bytes fit under ceiling. The caller releases them once.
 func (b *budget) reserve(ctx context.Context, n, ceiling int64) (release func(), err error) {
 	release = sync.OnceFunc(func() { b.release(n) })

@@ -82,3 +82,16 @@ func registerScheduler(r prometheus.Registerer, stats func() batch.Stats) {
 	counter("reused_cells_total", "Cells taken over from an earlier request instead of computed.", func(s batch.Stats) int64 { return s.CachedCells })
 	counter("preemptions_total", "Requests that gave up their place and computed their prompt again.", func(s batch.Stats) int64 { return s.Preemptions })
 }
+
+// registerBounds shows what the role holds besides what the scheduler does, limits next to usage.
+func (p *Prefill) registerBounds(r prometheus.Registerer) {
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "afterimage_prefill_waiting_limit_requests", Help: "Most requests that wait; more are refused.",
+	}, func() float64 { return float64(p.cfg.MaxWaiting) }))
+	if p.cfg.Arena != nil {
+		r.MustRegister(p.cfg.Arena.Collector())
+	}
+	if p.cfg.Residents.on() {
+		r.MustRegister(p.cfg.Residents.Cache.Collector())
+	}
+}

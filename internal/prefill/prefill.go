@@ -99,6 +99,7 @@ func New(cfg Config) (*Prefill, error) {
 	}
 	p.sched = batch.New(cfg.Engine.Runner(), batch.Config{StepTokens: cfg.StepTokens, MaxWaiting: cfg.MaxWaiting})
 	p.metrics = newMetrics(cfg.Registry, p.sched)
+	p.registerBounds(cfg.Registry)
 	return p, nil
 }
 

@@ -86,8 +86,9 @@ func outcomeOf(err error) Outcome {
 
 // Metrics counts publications. It is a prometheus.Collector.
 type Metrics struct {
-	outcomes     *prometheus.CounterVec
-	items, bytes prometheus.Gauge
+	outcomes           *prometheus.CounterVec
+	items, bytes       prometheus.Gauge
+	maxItems, maxBytes prometheus.Gauge
 }
 
 // NewMetrics returns counters at zero, one for every outcome.
@@ -99,6 +100,9 @@ func NewMetrics() *Metrics {
 		}, []string{"outcome"}),
 		items: gauge("pending_objects", "Publications that wait or run."),
 		bytes: gauge("pending_bytes", "Bytes of memory that publications hold, shared memory counted once."),
+
+		maxItems: gauge("pending_limit_objects", "Most publications that wait or run; one more is dropped."),
+		maxBytes: gauge("pending_limit_bytes", "Most bytes of memory that publications hold."),
 	}
 	for _, o := range []Outcome{Stored, Exists, NoStore, Closed, Duplicate, FullItems, FullBytes, FirstSighting,
 		Empty, Malformed, NotFinite, TooLarge, Rejected, Unavailable, Unconfirmed, Distrusted, Shutdown} {
@@ -118,12 +122,18 @@ func (m *Metrics) pending(items int, bytes int64) {
 	m.bytes.Set(float64(bytes))
 }
 
+func (m *Metrics) limits(items int, bytes int64) {
+	m.maxItems.Set(float64(items))
+	m.maxBytes.Set(float64(bytes))
+}
+
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.outcomes.Collect(ch)
-	m.items.Collect(ch)
-	m.bytes.Collect(ch)
+	for _, g := range []prometheus.Gauge{m.items, m.bytes, m.maxItems, m.maxBytes} {
+		g.Collect(ch)
+	}
 }

@@ -118,6 +118,7 @@ func New(cfg Config) (*Publisher, error) {
 		budget:  budget{max: cfg.MaxPendingBytes, charges: map[*arena.Buf]*charge{}},
 		log:     limitedLog{to: cfg.Logger, every: cfg.LogEvery},
 	}
+	cfg.Metrics.limits(cfg.MaxPendingItems, cfg.MaxPendingBytes)
 	p.guard, _ = cfg.Store.(*store.Guard)
 	if cfg.Admission == SecondSighting {
 		p.seen = newSketch()

@@ -86,6 +86,8 @@ type Metrics struct {
 	localDropped prometheus.Counter
 	hedged       prometheus.Counter
 	hedgeWon     prometheus.Counter
+	reading      prometheus.Gauge
+	maxReading   prometheus.Gauge
 }
 
 // NewMetrics returns counters at zero. Every result and reason is there from the start, so that a
@@ -101,6 +103,8 @@ func NewMetrics() *Metrics {
 		localDropped: counter("local_dropped_total", "Entries of the local cache dropped because they broke the contract of their reader."),
 		hedged:       counter("hedged_total", "Items encoded as well because their read was late."),
 		hedgeWon:     counter("hedge_won_total", "Items whose encode was faster than their late read."),
+		reading:      gauge("reading_bytes", "Bytes of memory that reads of the Store take up; those on loan take none."),
+		maxReading:   gauge("reading_limit_bytes", "Most bytes of memory that reads take up; more wait for their turn."),
 	}
 	for _, s := range []control.Source{control.SourceLocal, control.SourceStore, control.SourceEncoded} {
 		m.counters[outcomeKey{source: s}] = m.items.WithLabelValues(string(s), "")
@@ -115,6 +119,10 @@ func counter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: "afterimage_resolve_" + name, Help: help})
 }
 
+func gauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Name: "afterimage_resolve_" + name, Help: help})
+}
+
 func (m *Metrics) count(results []Result) {
 	for i := range results {
 		m.counters[outcomeKey{results[i].Source, results[i].Reason}].Inc()
@@ -127,7 +135,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCo
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.items.Collect(ch)
-	for _, c := range []prometheus.Counter{m.bytes, m.localDropped, m.hedged, m.hedgeWon} {
+	for _, c := range []prometheus.Collector{m.bytes, m.localDropped, m.hedged, m.hedgeWon, m.reading, m.maxReading} {
 		c.Collect(ch)
 	}
 }

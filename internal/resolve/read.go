@@ -79,6 +79,8 @@ func (r *Resolver) timed(ctx context.Context, wants []store.Want, total int64, l
 			return noTurn(len(wants), err)
 		}
 		defer r.reading.Release(total)
+		r.cfg.Metrics.reading.Add(float64(total))
+		defer r.cfg.Metrics.reading.Sub(float64(total))
 	}
 	start := time.Now()
 	gots := r.cfg.Store.Get(ctx, wants)

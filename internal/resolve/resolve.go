@@ -132,6 +132,7 @@ func New(cfg Config) (*Resolver, error) {
 	if cfg.Store, err = store.Guarded(cfg.Store, cfg.Logger); err != nil {
 		return nil, err
 	}
+	cfg.Metrics.maxReading.Set(float64(cfg.ReadBufferBytes))
 	r := &Resolver{cfg: cfg, reading: semaphore.NewWeighted(cfg.ReadBufferBytes), overtime: newOvertime(cfg.Timeout)}
 	r.batches.New = func() any { return &batch{r: r} }
 	return r, nil

@@ -179,6 +179,7 @@ func (g *Guard) closeForGood(reason string) {
 type GuardStats struct {
 	Unconfirmed uint64 // completions, since the start
 	Quarantined int64  // bytes
+	Limit       int64  // most bytes of that; beyond it the Guard closes for good
 	Distrusted  int    // keys
 	Shut        bool   // no calls are made any more
 }
@@ -187,5 +188,5 @@ type GuardStats struct {
 func (g *Guard) Stats() GuardStats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return GuardStats{Unconfirmed: g.count, Quarantined: g.lost, Distrusted: len(g.distrust), Shut: g.shut.Load() != nil}
+	return GuardStats{Unconfirmed: g.count, Quarantined: g.lost, Limit: g.limit(), Distrusted: len(g.distrust), Shut: g.shut.Load() != nil}
 }

@@ -17,6 +17,8 @@ func (g *Guard) Collectors() []prometheus.Collector {
 		}, func() float64 { return float64(g.Stats().Unconfirmed) }),
 		gauge("quarantined_bytes", "Bytes of memory given up because the Store may still use them.",
 			func(s GuardStats) float64 { return float64(s.Quarantined) }),
+		gauge("quarantined_limit_bytes", "Bytes given up beyond which the Store client closes for good.",
+			func(s GuardStats) float64 { return float64(s.Limit) }),
 		gauge("distrusted_keys", "Keys neither read nor stored any more after an unconfirmed call.",
 			func(s GuardStats) float64 { return float64(s.Distrusted) }),
 		gauge("closed", "1 when the Store client has closed for good and this worker has to be restarted.",

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"afterimage/internal/dashboard"
 	"afterimage/internal/store/mooncake"
 	"afterimage/internal/vllm"
 )
@@ -46,11 +47,13 @@ func TestDocumentListsAllMetrics(t *testing.T) {
 	if _, err := vllm.New(vllm.Config{Metrics: front}); err != nil {
 		t.Fatal(err)
 	}
+	page := prometheus.NewRegistry()
+	dashboard.New(dashboard.Config{Registry: page})
 	roles := map[string][]string{} // by row without its roles
 	for _, r := range []struct {
 		role string
 		reg  *prometheus.Registry
-	}{{"gateway", f.gateway.reg}, {"gateway", front}, {"encoder", f.encoders[0].reg}, {"encoder", clustered}, {"prefill", clustered}, {"encoder", modelled}, {"prefill", f.prefill.reg}, {"store", f.storeReg}} {
+	}{{"gateway", f.gateway.reg}, {"gateway", front}, {"gateway", page}, {"encoder", f.encoders[0].reg}, {"encoder", clustered}, {"prefill", clustered}, {"encoder", modelled}, {"prefill", f.prefill.reg}, {"store", f.storeReg}} {
 		for _, row := range seriesOf(t, r.reg) {
 			if !slices.Contains(roles[row], r.role) {
 				roles[row] = append(roles[row], r.role)

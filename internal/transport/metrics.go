@@ -74,9 +74,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // side returns the series of a side, which show 0 from then on.
 func (m *Metrics) side(name string) *series {
-	result := "complete"
+	result, drops := "complete", []string{"late answer", "unknown credit"}
 	if name == sideReceiver {
-		result = "claimed"
+		result, drops = "claimed", []string{"late abandon", "malformed", "hello"}
+	}
+	m.conns.WithLabelValues(name)
+	for _, reason := range drops {
+		m.dropped.WithLabelValues(name, reason)
 	}
 	return &series{
 		done:   m.transfers.WithLabelValues(name, result, ""),

@@ -14,6 +14,8 @@ type Stats struct {
 	Loans        int    `json:"loans"`      // ranges that clients may be reading
 	LoanBytes    int64  `json:"loan_bytes"` // of objects on loan
 	Connections  int    `json:"connections"`
+	MaxConns     int    `json:"max_connections"`
+	LoanLimit    int64  `json:"loan_limit_bytes"`
 	Epoch        uint64 `json:"epoch"`
 
 	Puts       uint64 `json:"puts"`       // objects stored
@@ -42,7 +44,7 @@ func (s *Server) Stats() Stats {
 	defer h.mu.Unlock()
 	return Stats{
 		Objects: len(h.objects), Bytes: h.used, UploadBytes: h.held, ReadingBytes: h.reading,
-		LimitBytes: h.limit, Connections: conns, Epoch: s.epoch, Loans: h.loans, LoanBytes: h.lentSum,
+		LimitBytes: h.limit, Connections: conns, MaxConns: s.cfg.MaxConns, LoanLimit: h.limit / 2, Epoch: s.epoch, Loans: h.loans, LoanBytes: h.lentSum,
 		Puts: h.n.puts, Duplicates: h.n.duplicates, Gets: h.n.gets, Hits: h.n.hits, Misses: h.n.misses,
 		Evictions: h.n.evictions, Expired: h.n.expired, Lent: h.n.lent, Recalls: h.n.recalls, Removed: h.n.removed, Rejected: h.n.rejected, Aborted: h.n.aborted,
 		Refused: s.refused.Load(), Malformed: s.malformed.Load(),
@@ -75,8 +77,10 @@ var metrics = []metric{
 	gauge("upload_bytes", "Bytes reserved for uploads in progress.", func(s Stats) float64 { return float64(s.UploadBytes) }),
 	gauge("reading_bytes", "Bytes of objects being sent.", func(s Stats) float64 { return float64(s.ReadingBytes) }),
 	gauge("loan_bytes", "Bytes of objects that clients hold on loan.", func(s Stats) float64 { return float64(s.LoanBytes) }),
+	gauge("loan_limit_bytes", "Most bytes that clients may keep on loan in their caches.", func(s Stats) float64 { return float64(s.LoanLimit) }),
 	gauge("loans", "Loans that clients hold.", func(s Stats) float64 { return float64(s.Loans) }),
 	gauge("connections", "Open connections.", func(s Stats) float64 { return float64(s.Connections) }),
+	gauge("limit_connections", "Most open connections; more are refused.", func(s Stats) float64 { return float64(s.MaxConns) }),
 	total("puts", "Objects stored.", func(s Stats) uint64 { return s.Puts }),
 	total("duplicate_puts", "PUTs of an object that was there.", func(s Stats) uint64 { return s.Duplicates }),
 	total("gets", "Objects asked for.", func(s Stats) uint64 { return s.Gets }),

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import "github.com/prometheus/client_golang/prometheus"
+
+var workersDesc = prometheus.NewDesc("afterimage_gateway_workers", "Workers that this gateway was told of, by role and state: up is in service.",
+	[]string{"role", "state"}, nil)
+
+// workersCollector counts the workers of a fleet. It is a prometheus.Collector.
+type workersCollector struct{ fleet *fleet }
+
+// Describe implements prometheus.Collector.
+func (workersCollector) Describe(ch chan<- *prometheus.Desc) { ch <- workersDesc }
+
+// Collect implements prometheus.Collector.
+func (c workersCollector) Collect(ch chan<- prometheus.Metric) {
+	snap := c.fleet.snapshot()
+	for role, workers := range map[string][]worker{"encoder": snap.Encoders, "prefill": snap.Prefills} {
+		up := 0
+		for _, w := range workers {
+			if w.Up {
+				up++
+			}
+		}
+		count := func(state string, n int) {
+			ch <- prometheus.MustNewConstMetric(workersDesc, prometheus.GaugeValue, float64(n), role, state)
+		}
+		count("up", up)
+		count("down", len(workers)-up)
+	}
+}
