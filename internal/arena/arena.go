@@ -77,41 +77,9 @@ func New(cfg Config) (*Arena, error) {
 	return a, nil
 }
 
-// Reserve takes n bytes, aligned to 64. What they hold is undefined. The caller owns the one reference
-// of the Buf: it fills Bytes, then calls Commit and later Release, or Abort. Reserve never waits:
-// errors wrap ErrFull, ErrTooLarge or ErrClosed.
-func (a *Arena) Reserve(n int) (*Buf, error) {
-	if n <= 0 {
-		return nil, fmt.Errorf("arena: cannot reserve %d bytes, want at least 1", n)
-	}
-	if int64(n) > a.st.Capacity { // Capacity never changes
-		return nil, fmt.Errorf("%w: %d bytes of %d", ErrTooLarge, n, a.st.Capacity)
-	}
-	size := roundUp(int64(n))
-
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
-		return nil, ErrClosed
-	}
-	off, ok := a.free.take(size)
-	if !ok {
-		return nil, fmt.Errorf("%w: %d bytes wanted, %d of %d in use, largest free range %d",
-			ErrFull, n, a.st.inUse(), a.st.Capacity, a.free.largest())
-	}
-	a.debug.checkFreed(a.region.mem, off, size)
-	a.ranges++
-	a.st.Reserved += size
-	a.st.Peak = max(a.st.Peak, a.st.inUse())
-	b := &Buf{a: a, off: off, size: size, mem: a.region.mem[off : off+int64(n) : off+int64(n)]}
-	b.refs.Store(1)
-	b.note("reserve")
-	a.debug.add(b)
-	return b, nil
-}
-
 // Freed returns a channel that is closed when memory comes back next, or when the arena closes. Ask
-// for it before a Reserve that may fail, then wait on it: nothing that comes back in between is missed.
+// for it before a Reserve or ReserveAll that may fail, then wait on it: nothing that comes back in between
+// is missed.
 func (a *Arena) Freed() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()

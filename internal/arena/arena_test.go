@@ -98,6 +98,43 @@ func TestReserveErrors(t *testing.T) {
 }
 
 // C03: memory freed as small ranges serves large ones, whatever the order of freeing.
+// TestReserveAll: all or none; a failure leaves neither a trace nor a wake-up.
+func TestReserveAll(t *testing.T) {
+	a := newArena(t, 4*align)
+	all, err := a.ReserveAll([]int{1, align, 2 * align})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range []int{1, align, 2 * align} {
+		if all[i].Len() != n {
+			t.Errorf("range %d has %d bytes, want %d", i, all[i].Len(), n)
+		}
+	}
+	all[1].Abort()
+	before, freed := a.Stats(), a.Freed()
+	if _, err := a.ReserveAll([]int{align, align}); !errors.Is(err, ErrFull) {
+		t.Errorf("got %v, want ErrFull", err)
+	}
+	select {
+	case <-freed:
+		t.Error("a failure woke who waits for memory")
+	default:
+	}
+	if after := a.Stats(); after != before {
+		t.Errorf("a failure left %+v, before it was %+v", after, before)
+	}
+	f := func(want string, sizes ...int) {
+		t.Helper()
+		if _, err := a.ReserveAll(sizes); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: got %v, want %q", sizes, err, want)
+		}
+	}
+	f("320 bytes of 256", 2*align, 3*align)
+	f("cannot reserve 0 bytes", align, 0)
+	all[0].Abort()
+	all[2].Abort()
+}
+
 func TestNoSizeClasses(t *testing.T) {
 	a := newArena(t, 64*mib)
 	var bufs []*Buf

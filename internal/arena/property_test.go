@@ -40,6 +40,7 @@ func TestProperties(t *testing.T) {
 		m := &model{a: a}
 		t.Repeat(map[string]func(*rapid.T){
 			"reserve":    m.reserve,
+			"reserveAll": m.reserveAll,
 			"commit":     m.commit,
 			"abort":      m.abort,
 			"retain":     m.retain,
@@ -119,6 +120,22 @@ func (m *model) reserve(t *rapid.T) {
 	m.next++
 	fill(b.Bytes(), m.next)
 	m.held = append(m.held, &held{buf: b, refs: 1, own: 1, mark: m.next})
+}
+
+func (m *model) reserveAll(t *rapid.T) {
+	sizes := rapid.SliceOfN(rapid.IntRange(1, 4<<10), 1, 5).Draw(t, "sizes")
+	all, err := m.a.ReserveAll(sizes)
+	if err != nil {
+		if !errors.Is(err, ErrFull) && !errors.Is(err, ErrTooLarge) {
+			t.Fatal(err)
+		}
+		return
+	}
+	for _, b := range all {
+		m.next++
+		fill(b.Bytes(), m.next)
+		m.held = append(m.held, &held{buf: b, refs: 1, own: 1, mark: m.next})
+	}
 }
 
 func (m *model) commit(t *rapid.T) {

@@ -128,6 +128,7 @@ func (p *Prefill) take(ctx context.Context, items []control.PrepareItem, which [
 			h.checked = true
 			if p.cfg.Residents.keep(it.Key, h); p.cfg.Residents.has(it.Key) {
 				h.buf.Release()
+				p.cfg.Residents.settle() // a grant may have begun to wait meanwhile
 				out[which[n]].read = true
 			} else {
 				out[which[n]] = supply{found: h, source: control.SourceStore}
@@ -145,32 +146,53 @@ func (p *Prefill) wants(items []control.PrepareItem, which []int) []resolve.Item
 }
 
 // maxClaims is how often a claim is made before residents are left out of it: those that it counted on
-// may leave while it waits.
+// may have to make room for it.
 const maxClaims = 3
 
-// claim has memory granted for what nothing supplies, and pins the residents.
+// claim has memory granted for what nothing supplies, and pins the residents. What is resident counts when
+// the request is at the head of the line, and it keeps that place until it has everything: what was there when
+// it came has mostly left by then.
 func (p *Prefill) claim(ctx context.Context, items []control.PrepareItem, stored []bool, out []supply) error {
+	if len(p.lacking(items, stored, out, false)) == 0 && p.pin(items, stored, out) {
+		return nil
+	}
+	p.unclaim(out)
+	turn, err := p.cfg.Receiver.Turn(ctx)
+	if err != nil {
+		return p.noMemory(err)
+	}
+	defer turn.Leave()
+	defer p.cfg.Residents.forgive() // before the next one has its turn, and debts of its own
 	for try := 1; ; try++ {
-		var need []int
-		for i := range items {
-			if out[i].open() && !stored[i] && (try == maxClaims || !p.resident(&items[i])) {
-				need = append(need, i)
-			}
-		}
-		if err := p.grant(ctx, items, need, out); err != nil {
+		if err := p.grant(ctx, turn, items, p.lacking(items, stored, out, try == maxClaims), out); err != nil {
 			return err
 		}
 		if p.pin(items, stored, out) {
 			return nil
 		}
-		for i := range out { // loans of the Store stay: they are no memory of ours
-			if out[i].ticket != nil || out[i].source == control.SourceResident || out[i].read {
-				out[i].cancel()
-				out[i] = supply{read: out[i].read}
-			}
-		}
-		p.cfg.Residents.settle()
+		p.unclaim(out)
 	}
+}
+
+// lacking returns the items that nothing supplies; all leaves residents out of account.
+func (p *Prefill) lacking(items []control.PrepareItem, stored []bool, out []supply, all bool) (need []int) {
+	for i := range items {
+		if out[i].open() && !stored[i] && (all || !p.resident(&items[i])) {
+			need = append(need, i)
+		}
+	}
+	return need
+}
+
+// unclaim gives grants and pins back. Loans of the Store stay: they are no memory of ours.
+func (p *Prefill) unclaim(out []supply) {
+	for i := range out {
+		if out[i].ticket != nil || out[i].source == control.SourceResident || out[i].read {
+			out[i].cancel()
+			out[i] = supply{read: out[i].read}
+		}
+	}
+	p.cfg.Residents.settle()
 }
 
 // pin takes hold of residents and says whether nothing is left open but what the Store has.

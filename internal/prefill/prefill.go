@@ -154,6 +154,7 @@ func (p *Prefill) HandOff(ctx context.Context) int {
 	if p.cfg.Publisher == nil || !p.cfg.Residents.on() {
 		return 0
 	}
+	defer p.cfg.Residents.settle() // the publisher has used them
 	return p.cfg.Publisher.HandOff(ctx, p.cfg.Residents.Cache.Hot())
 }
 

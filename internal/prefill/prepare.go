@@ -136,7 +136,7 @@ func conflict(format string, args ...any) error {
 }
 
 // grant reserves memory for the items in need, all or none.
-func (p *Prefill) grant(ctx context.Context, items []control.PrepareItem, need []int, out []supply) error {
+func (p *Prefill) grant(ctx context.Context, turn transport.Turn, items []control.PrepareItem, need []int, out []supply) error {
 	if len(need) == 0 {
 		return nil
 	}
@@ -148,21 +148,25 @@ func (p *Prefill) grant(ctx context.Context, items []control.PrepareItem, need [
 		}
 		wants[n] = transport.Want{Key: it.Key, Contract: it.Contract, Bytes: it.Bytes, Protocol: p.cfg.Protocol, Fresh: it.Force}
 	}
-	var tickets []transport.Ticket
-	var err error
-	p.cfg.Residents.grant(func() { tickets, err = p.cfg.Receiver.Grant(ctx, wants) })
-	switch {
-	case errors.Is(err, arena.ErrTooLarge):
-		return openai.BadRequest("image", "%v", err)
-	case errors.Is(err, context.DeadlineExceeded):
-		return openai.Unavailable(retryAfter, "no memory for the images of this request within %v", p.cfg.GrantTimeout)
-	case err != nil:
-		return openai.Unavailable(retryAfter, "%v", err)
+	tickets, err := turn.Grant(ctx, wants)
+	if err != nil {
+		return p.noMemory(err)
 	}
 	for n, i := range need {
 		out[i].ticket = tickets[n]
 	}
 	return nil
+}
+
+// noMemory words why there is no grant.
+func (p *Prefill) noMemory(err error) error {
+	switch {
+	case errors.Is(err, arena.ErrTooLarge):
+		return openai.BadRequest("image", "%v", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return openai.Unavailable(retryAfter, "no memory for the images of this request within %v", p.cfg.GrantTimeout)
+	}
+	return openai.Unavailable(retryAfter, "%v", err)
 }
 
 // serveRelease drops a prepared request that will not be posted.

@@ -110,9 +110,9 @@ func TestBook(t *testing.T) {
 	})
 }
 
-// wants is a Receiver that keeps what it was asked for.
+// wants is a turn that keeps what it was asked for.
 type wants struct {
-	transport.Receiver
+	transport.Turn
 	got []transport.Want
 }
 
@@ -129,9 +129,8 @@ func (w *wants) Grant(_ context.Context, all []transport.Want) ([]transport.Tick
 func TestForcedGrantsAreFresh(t *testing.T) {
 	r := &wants{}
 	p := newWorker(t, fakeText{template: plainTemplate})
-	p.cfg.Receiver = r
 	items := []control.PrepareItem{{Bytes: 32}, {Bytes: 32, Force: true}}
-	if err := p.grant(t.Context(), items, []int{0, 1}, make([]supply, 2)); err != nil {
+	if err := p.grant(t.Context(), r, items, []int{0, 1}, make([]supply, 2)); err != nil {
 		t.Fatal(err)
 	}
 	if r.got[0].Fresh || !r.got[1].Fresh {

@@ -20,15 +20,14 @@ type Residents struct {
 	// Cache bounds them in bytes; its keys are whole Store keys, with the full identifier.
 	Cache *cache.Cache
 
-	mu   sync.Mutex // guards the fields below; the cache's lock is not taken under it
-	owed int64      // bytes that a grant has asked for and that have not come back yet
-	asks int        // grants under way
+	mu   sync.Mutex // guards owed; the cache's lock is not taken under it
+	owed int64      // bytes that the request at the head of the line lacks and that have not come back yet
 }
 
 func (r *Residents) on() bool { return r != nil && r.Cache != nil }
 
 // Evict makes room for a grant; it is what transport.ReceiverConfig.Evict wants. What it cannot free at
-// once, since requests use it, leaves when they let go.
+// once, since requests use it, leaves when they let go and say so with settle.
 func (r *Residents) Evict(bytes int64) (freed int64) {
 	if !r.on() {
 		return 0
@@ -56,7 +55,8 @@ func (r *Residents) debt() int64 {
 	return r.owed
 }
 
-// settle is called when a request has let go of embeddings.
+// settle must be called by whoever has let go of embeddings that may be resident: nothing else frees what a
+// grant waits for.
 func (r *Residents) settle() {
 	if !r.on() {
 		return
@@ -70,23 +70,15 @@ func (r *Residents) settle() {
 // take turns with one resident would keep it for ever.
 func (r *Residents) has(k embedding.Key) bool { return r.on() && r.debt() == 0 && r.Cache.Has(k) }
 
-// grant runs f, which asks for a grant. A debt outlives it only for others that ask: whose it is, nobody knows.
-func (r *Residents) grant(f func()) {
+// forgive is called by the request at the head of the line before it leaves that place: what it lacked, it has
+// or does without.
+func (r *Residents) forgive() {
 	if !r.on() {
-		f()
 		return
 	}
 	r.mu.Lock()
-	r.asks++
-	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.asks--; r.asks == 0 {
-			r.owed = 0
-		}
-	}()
-	f()
+	defer r.mu.Unlock()
+	r.owed = 0
 }
 
 // pin returns the resident of it with a reference of the caller's. One that breaks the contract leaves:

@@ -56,9 +56,10 @@ type options struct {
 	poolArena    int64 // the P/D's memory as it is
 	poolBytes    int64 // and as its configuration says
 	itemWait     time.Duration
-	residents    int64 // bytes that the P/D keeps
-	encoderCache int64 // bytes that an Encoder keeps; less than 0 is none
-	p2p          bool  // the P/D leaves the Store to the Encoders
+	grantWait    time.Duration // 0 is 5 s
+	residents    int64         // bytes that the P/D keeps
+	encoderCache int64         // bytes that an Encoder keeps; less than 0 is none
+	p2p          bool          // the P/D leaves the Store to the Encoders
 	// direct, when set, stands between the P/D and the Store.
 	direct    func(shared.Store, *arena.Arena) shared.Store
 	maxQueue  int

@@ -17,6 +17,7 @@ import (
 
 	"afterimage/internal/client"
 	"afterimage/internal/control"
+	"afterimage/internal/gateway"
 )
 
 // start sends a streamed chat in the background. The request ends with ctx; got receives its error, or
@@ -232,7 +233,11 @@ func TestNothingToEncode(t *testing.T) {
 // TestManyOverASmallPool (T02): 50 requests of three images over memory for four objects all end well.
 func TestManyOverASmallPool(t *testing.T) {
 	const object = 25*cols*4 + 128 // 5 x 5 rows of float32, head and layout
-	f := newFleet(t, func(o *options) { o.poolArena, o.poolBytes = 8192, 8192 })
+	f := newFleet(t, func(o *options) {
+		o.poolArena, o.poolBytes = 8192, 8192
+		o.grantWait = time.Minute // a machine under load takes seconds for all of them, one after the other
+		o.gateway = func(c *gateway.Config) { c.PrepareTimeout = 2 * time.Minute }
+	})
 	if 4*object > 8192 || 5*object <= 8192 {
 		t.Fatalf("the pool is not one of four objects of %d bytes", object)
 	}

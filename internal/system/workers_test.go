@@ -147,7 +147,7 @@ func (f *fleet) bootPrefill(t *testing.T, o options) {
 	}))
 	p := must[*prefill.Prefill](t)(prefill.New(prefill.Config{
 		Name: "prefill-0", Version: "test", Engine: text, Receiver: receiver, Protocol: embedding.A1,
-		PoolBytes: o.poolBytes, MaxBodyBytes: 64 << 20, GrantTimeout: 5 * time.Second, PrepareTTL: 30 * time.Second,
+		PoolBytes: o.poolBytes, MaxBodyBytes: 64 << 20, GrantTimeout: cmp.Or(o.grantWait, 5*time.Second), PrepareTTL: 30 * time.Second,
 		ItemTimeout: o.itemWait, MaxWaiting: 64, WriteTimeout: 10 * time.Second, Registry: f.prefill.reg, Logger: quiet,
 		Arena: f.pool, Residents: residents, Store: direct,
 	}))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"afterimage/internal/arena"
@@ -15,43 +16,97 @@ import (
 // arenaAlign is the alignment of arena ranges; a request takes at least the rounded sum.
 const arenaAlign = 64
 
-// Grant implements Receiver.
-func (r *receiver) Grant(ctx context.Context, wants []Want) ([]Ticket, error) {
-	total, err := r.checkWants(wants)
+// turn implements Turn.
+type turn struct {
+	r      *receiver
+	waited time.Duration // for the turn and for memory
+	asked  bool          // for memory
+}
+
+// Turn implements Receiver.
+func (r *receiver) Turn(ctx context.Context) (Turn, error) { return r.lineUp(ctx) }
+
+// lineUp returns when the caller is at the head of the line.
+func (r *receiver) lineUp(ctx context.Context) (*turn, error) {
+	if r.line.TryAcquire(1) {
+		return &turn{r: r}, nil
+	}
+	start := time.Now() // this wait counts: it is time without memory
+	ctx, done, err := r.during(ctx)
 	if err != nil {
 		return nil, err
 	}
-	first := r.turn.TryAcquire(1) // nobody is in line
-	if first {
-		defer r.turn.Release(1)
-		out, err := r.issue(wants)
-		if !errors.Is(err, arena.ErrFull) {
-			r.m.grantWait.Observe(0)
-			return out, err
-		}
+	defer done()
+	if r.line.Acquire(ctx, 1) != nil {
+		return nil, context.Cause(ctx)
 	}
-	if !r.enter() {
-		return nil, ErrClosed
-	}
-	defer r.wg.Done()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	// Close ends the wait with its own cause, which the caller's ctx cannot tell.
-	defer context.AfterFunc(r.ctx, func() { cancel(ErrClosed) })()
+	return &turn{r: r, waited: time.Since(start)}, nil
+}
 
-	start := time.Now() // waiting for the turn counts: it is time without memory
-	if !first {
-		if r.turn.Acquire(ctx, 1) != nil {
-			return nil, r.noRoom(context.Cause(ctx), len(wants), total, time.Since(start))
-		}
-		defer r.turn.Release(1)
+// Leave implements Turn.
+func (t *turn) Leave() {
+	if t.asked {
+		t.r.m.grantWait.Observe(t.waited.Seconds())
 	}
-	out, err := r.wait(ctx, wants)
-	r.m.grantWait.Observe(time.Since(start).Seconds())
+	t.r.line.Release(1)
+}
+
+// Grant implements Turn.
+func (t *turn) Grant(ctx context.Context, wants []Want) ([]Ticket, error) {
+	total, err := t.r.checkWants(wants)
 	if err != nil {
-		return nil, r.noRoom(err, len(wants), total, time.Since(start))
+		return nil, err
+	}
+	t.asked = true
+	out, err := t.r.issue(wants)
+	if !errors.Is(err, arena.ErrFull) {
+		return out, err
+	}
+	start := time.Now()
+	ctx, done, err := t.r.during(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	out, err = t.r.wait(ctx, wants)
+	t.waited += time.Since(start)
+	if err != nil {
+		return nil, t.r.noRoom(err, len(wants), total, t.waited)
 	}
 	return out, nil
+}
+
+// Grant implements Receiver.
+func (r *receiver) Grant(ctx context.Context, wants []Want) ([]Ticket, error) {
+	total, err := r.checkWants(wants) // what can never be granted is refused before it waits
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	t, err := r.lineUp(ctx)
+	switch {
+	case errors.Is(err, ErrClosed):
+		return nil, err
+	case err != nil:
+		return nil, r.noRoom(err, len(wants), total, time.Since(start))
+	}
+	defer t.Leave()
+	return t.Grant(ctx, wants)
+}
+
+// during returns a context that ends with ctx or, with ErrClosed, when the Receiver closes. Close waits until
+// done is called.
+func (r *receiver) during(ctx context.Context) (_ context.Context, done func(), err error) {
+	if !r.enter() {
+		return nil, nil, ErrClosed
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(r.ctx, func() { cancel(ErrClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		r.wg.Done()
+	}, nil
 }
 
 // enter makes Close wait for the caller, who must call wg.Done, unless it is too late for that.
@@ -95,19 +150,14 @@ func (r *receiver) checkWants(wants []Want) (int64, error) {
 // wait waits for room for all of wants. It holds nothing meanwhile but the turn.
 func (r *receiver) wait(ctx context.Context, wants []Want) ([]Ticket, error) {
 	for {
-		before := r.inUse()
+		// Asked for before the attempt, so that what comes back during it is not missed. An attempt that fails
+		// gives nothing back and so does not wake itself.
+		freed := r.cfg.Arena.Freed()
 		out, err := r.issue(wants)
 		if !errors.Is(err, arena.ErrFull) {
 			return out, err
 		}
 		if r.cfg.Evict != nil && r.cfg.Evict(wantedBytes(wants)) > 0 {
-			continue
-		}
-		// Asked for only after the attempt, which gives back what it got and would wake itself. What
-		// others gave back meanwhile shows in the bytes in use. A release that another reservation
-		// hides there is not lost either: that range comes back too.
-		freed := r.cfg.Arena.Freed()
-		if r.inUse() < before {
 			continue
 		}
 		select {
@@ -126,12 +176,6 @@ func wantedBytes(wants []Want) (total int64) {
 	return total
 }
 
-// inUse returns the bytes of the arena that are handed out, to whomever.
-func (r *receiver) inUse() int64 {
-	st := r.cfg.Arena.Stats()
-	return st.Reserved + st.Committed
-}
-
 // noRoom says who waited for how much, and what the pool looked like.
 func (r *receiver) noRoom(err error, n int, total int64, waited time.Duration) error {
 	st := r.cfg.Arena.Stats()
@@ -147,24 +191,26 @@ func (r *receiver) issue(wants []Want) ([]Ticket, error) {
 		return nil, ErrClosed
 	}
 	var few [8]*room
-	rooms, fresh := few[:0:4], few[4:4:8]
+	var sizes [4]int
+	rooms, fresh, lack := few[:0:4], few[4:4:8], sizes[:0]
 	for _, w := range wants {
-		rm, alone := r.rooms[w.Key], w.Fresh
-		w.Fresh = false
-		if rm == nil || alone || rm.want != w {
-			buf, err := r.cfg.Arena.Reserve(w.Bytes)
-			if err != nil {
-				for _, rm := range fresh {
-					r.unlistLocked(rm)
-					rm.buf.Abort()
-				}
-				return nil, err
-			}
-			rm = &room{want: w, buf: buf}
-			fresh = append(fresh, rm)
-			r.rooms[w.Key] = rm // so that an equal want of the same request joins it
+		rm := r.joinableLocked(fresh, w)
+		if rm == nil {
+			w.Fresh = false
+			rm = &room{want: w}
+			fresh, lack = append(fresh, rm), append(lack, w.Bytes)
 		}
 		rooms = append(rooms, rm)
+	}
+	if len(lack) > 0 {
+		bufs, err := r.cfg.Arena.ReserveAll(lack)
+		if err != nil {
+			return nil, err
+		}
+		for i, rm := range fresh {
+			rm.buf = bufs[i]
+			r.rooms[rm.want.Key] = rm
+		}
 	}
 	r.m.joined.Add(float64(len(wants) - len(fresh)))
 	// Tickets of one request are independent from here on: each fails, expires and is claimed alone.
@@ -173,6 +219,23 @@ func (r *receiver) issue(wants []Want) ([]Ticket, error) {
 		out[i] = r.joinLocked(rm)
 	}
 	return out, nil
+}
+
+// joinableLocked returns the room that w shares: one that is made for its own request, or is there already;
+// nil for none.
+func (r *receiver) joinableLocked(fresh []*room, w Want) *room {
+	if w.Fresh {
+		return nil
+	}
+	for _, rm := range slices.Backward(fresh) {
+		if rm.want == w {
+			return rm
+		}
+	}
+	if rm := r.rooms[w.Key]; rm != nil && rm.want == w {
+		return rm
+	}
+	return nil
 }
 
 // joinLocked makes a ticket of rm, which is ready at once if the object is there.

@@ -101,6 +101,90 @@ func TestGrantIsFair(t *testing.T) {
 	})
 }
 
+// What comes back while an attempt fails is not missed, also when others take as much at once: the bytes in
+// use are the same then, and the largest free range is not.
+func TestGrantMissesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a, b, c *arena.Buf
+		take := func(in *arena.Arena, objects int) *arena.Buf {
+			buf, err := in.Reserve(objects * objectBytes(testRows))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return buf
+		}
+		w := newWorld(t, 4, func(cfg *ReceiverConfig) {
+			in := cfg.Arena
+			first := take(in, 1)
+			a, b = take(in, 1), take(in, 1)
+			first.Abort() // free, used, used, free
+			cfg.Evict = func(int64) int64 {
+				if b != nil { // free, used, free, free; then used, used, free, free
+					b.Abort()
+					b, c = nil, take(in, 1)
+				}
+				return 0
+			}
+		})
+		defer w.close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		two := wantRows("two", testRows)
+		two.Bytes *= 2
+		tks, err := w.Grant(ctx, []Want{two})
+		if err != nil {
+			t.Fatalf("there is room: %v", err)
+		}
+		tks[0].Cancel()
+		a.Abort()
+		c.Abort()
+	})
+}
+
+// A turn is kept until its holder leaves, however often it asks.
+func TestTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		defer w.close()
+		mine, err := w.Turn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := make(chan Ticket)
+		go func() { next <- w.grant(want("next"))[0] }()
+		ask := func(names ...string) []Ticket {
+			t.Helper()
+			var wants []Want
+			for _, n := range names {
+				wants = append(wants, want(n))
+			}
+			tks, err := mine.Grant(t.Context(), wants)
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			select {
+			case <-next:
+				t.Fatal("another was served meanwhile")
+			default:
+			}
+			return tks
+		}
+		for _, tk := range ask("a", "b") {
+			tk.Cancel()
+		}
+		last := ask("a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := w.Turn(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a second turn: %v", err)
+		}
+		mine.Leave()
+		(<-next).Cancel()
+		last[0].Cancel()
+	})
+}
+
 func TestGrantTooLarge(t *testing.T) {
 	w := newWorld(t, 4)
 	defer w.close()

@@ -78,11 +78,17 @@ func (w *world) close() {
 	w.wantInUse(0)
 }
 
+// inUse returns the bytes of the receiver's arena that are handed out.
+func (w *world) inUse() int64 {
+	st := w.cfg.Arena.Stats()
+	return st.Reserved + st.Committed
+}
+
 // wantInUse checks how many bytes of the receiver's arena are handed out.
 func (w *world) wantInUse(want int64) {
 	w.t.Helper()
-	if st := w.cfg.Arena.Stats(); st.Reserved+st.Committed != want {
-		w.t.Errorf("arena has %d bytes reserved and %d committed, want %d in use", st.Reserved, st.Committed, want)
+	if got := w.inUse(); got != want {
+		w.t.Errorf("arena has %d bytes in use, want %d: %+v", got, want, w.cfg.Arena.Stats())
 	}
 }
 

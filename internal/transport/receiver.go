@@ -33,9 +33,9 @@ type receiver struct {
 	// open checks an object in place. It is openObject but in tests of the frames.
 	open func(Want, []byte) (embedding.Meta, error)
 
-	// turn is held by the Grant at the head of the line, memory or not, so that small requests never
-	// overtake a large one. It is taken before mu and never under it.
-	turn *semaphore.Weighted
+	// line is held by the Turn at its head, memory or not, so that small requests never overtake a large
+	// one. It is taken before mu and never under it.
+	line *semaphore.Weighted
 	ctx  context.Context // ends at Close
 	stop context.CancelFunc
 	wg   sync.WaitGroup // accept loops, sessions, and Grants that run
@@ -76,7 +76,7 @@ func newReceiver(cfg ReceiverConfig) (*receiver, error) {
 		address:    cfg.Advertise,
 		listeners:  []net.Listener{cfg.Listener},
 		open:       openObject,
-		turn:       semaphore.NewWeighted(1),
+		line:       semaphore.NewWeighted(1),
 		live:       make(map[transferID]*ticket),
 		rooms:      make(map[embedding.Key]*room),
 		past:       new(tombstones),

@@ -69,11 +69,23 @@ type Receiver interface {
 	// ends. A request that exceeds the whole arena fails at once with arena.ErrTooLarge. An object that
 	// another ticket waits for already, or has and did not claim yet, needs no memory of its own.
 	Grant(ctx context.Context, wants []Want) ([]Ticket, error)
+	// Turn waits, until ctx ends, for the caller's place at the head of the line in which Grants wait. It
+	// is for those whose wants depend on what is there when they get it. The caller must Leave.
+	Turn(ctx context.Context) (Turn, error)
 	// Address is what senders dial.
 	Address() string
 	// Close ends all transfers with ErrMissing and returns when every goroutine has ended and every
 	// reference is back, but those that Wait handed out.
 	Close() error
+}
+
+// Turn is the head of the line for memory. It belongs to one goroutine.
+type Turn interface {
+	// Grant does Receiver.Grant without standing in line. It may be called again, for instance when what
+	// the caller counted on has left meanwhile and the tickets of the first call are cancelled.
+	Grant(ctx context.Context, wants []Want) ([]Ticket, error)
+	// Leave gives the turn to the next in line.
+	Leave()
 }
 
 // Sender is an Encoder's side. All methods may be called from any goroutine.
