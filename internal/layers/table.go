@@ -23,12 +23,13 @@ var Table = map[string]Rule{
 	"route":  {Layer: 1, Duty: "peers, rendezvous hashing, prefixes of prompts, bounded load: pure functions over snapshots"},
 	"tenant": {Layer: 1, Duty: "API keys, salt, limits"},
 
-	"admit":     {Layer: 2, Duty: "keys, limits, deadlines and queues before a gateway; the fleet's token before a worker"},
-	"cache":     {Layer: 2, Duty: "bounded holder of Bufs: reserve, commit, pin, evict"},
-	"control":   {Layer: 2, Duty: "JSON bodies and headers of the calls between gateway and workers; no I/O"},
-	"engine":    {Layer: 2, Duty: "the two engine interfaces, behind which models run"},
-	"store":     {Layer: 2, Duty: "the Store interface and its error classes"},
-	"transport": {Layer: 2, Duty: "frames, grants, peers on the host and across it", Beside: []string{"control"}},
+	"admit":         {Layer: 2, Duty: "keys, limits, deadlines and queues before a gateway; the fleet's token before a worker"},
+	"cache":         {Layer: 2, Duty: "bounded holder of Bufs: reserve, commit, pin, evict"},
+	"control":       {Layer: 2, Duty: "JSON bodies and headers of the calls between gateway and workers; no I/O"},
+	"engine":        {Layer: 2, Duty: "the two engine interfaces, behind which models run"},
+	"store":         {Layer: 2, Duty: "the Store interface and its error classes"},
+	"transport":     {Layer: 2, Duty: "frames, grants, peers on the host and across it", Beside: []string{"control"}},
+	"vllm/consumer": {Layer: 2, Duty: "delivers into the memory of vLLM's consumers: control channel, Transfer Engine writes"},
 
 	"batch":          {Layer: 3, Duty: "shares one text model between requests: continuous batching, reuse of prefixes"},
 	"engine/device":  {Layer: 3, Duty: "a modelled accelerator: serial device time, real bytes"},
@@ -61,8 +62,9 @@ var Table = map[string]Rule{
 
 	"model": {Layer: 4, Duty: "writes seeded GGUF pairs and the demo model",
 		Only: []string{"engine", "engine/llama", "gguf", "embedding", "media"}},
-	"layers":            {Layer: 0, Duty: "the order of packages and its check", Only: []string{}},
-	"system":            {Layer: command, Duty: "tests of all roles together", TestsOnly: true},
-	"testkit":           {Layer: command, Duty: "contract suites, faulty connections and stores, data makers", TestsOnly: true},
-	"testkit/faultconn": {Layer: command, Duty: "connections that fail at a byte offset", TestsOnly: true},
+	"layers":               {Layer: 0, Duty: "the order of packages and its check", Only: []string{}},
+	"system":               {Layer: command, Duty: "tests of all roles together", TestsOnly: true},
+	"testkit":              {Layer: command, Duty: "contract suites, faulty connections and stores, data makers", TestsOnly: true},
+	"testkit/vllmconsumer": {Layer: command, Duty: "a vLLM consumer's control channel, reservation rules and Transfer Engine, failing on demand", TestsOnly: true},
+	"testkit/faultconn":    {Layer: command, Duty: "connections that fail at a byte offset", TestsOnly: true},
 }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// quiet says whether nothing has come on an idle connection: neither its end nor a byte that nobody asked for.
-func quiet(conn net.Conn) bool {
+// Quiet says whether nothing has come on an idle connection: neither its end nor a byte that nobody asked for.
+func Quiet(conn net.Conn) bool {
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
 		return true

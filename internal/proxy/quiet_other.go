@@ -6,6 +6,6 @@ package proxy
 
 import "net"
 
-// quiet says whether nothing has come on an idle connection; here it is not known, and a call on one that was closed is
+// Quiet says whether nothing has come on an idle connection; here it is not known, and a call on one that was closed is
 // made again.
-func quiet(net.Conn) bool { return true }
+func Quiet(net.Conn) bool { return true }

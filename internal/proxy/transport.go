@@ -101,7 +101,7 @@ func (t *transport) link(req *http.Request) (*link, error) {
 		if l == nil {
 			break
 		}
-		if time.Since(l.since) < t.idle && quiet(l.conn) {
+		if time.Since(l.since) < t.idle && Quiet(l.conn) {
 			return l, nil
 		}
 		l.conn.Close()
