@@ -20,6 +20,7 @@ const (
 	PathDrain    = "/v1/drain"            // POST worker: DrainRequest -> 202 Announcement
 	PathPrepare  = "/v1/prepare"          // POST P/D: PrepareRequest -> PrepareResponse; DELETE /v1/prepare/{request}
 	PathChat     = "/v1/chat/completions" // POST P/D: the client's body, media replaced by item parts
+	PathText     = "/v1/completions"      // POST P/D: the client's body
 )
 
 // Headers of the worker API.

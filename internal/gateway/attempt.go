@@ -179,11 +179,11 @@ func (g *Gateway) release(pd worker, attempt string) {
 	})
 }
 
-// chat posts the conversation to P/D and relays the answer. It calls begun when P/D's answer begins.
+// chat posts the request to P/D and relays the answer. It calls begun when P/D's answer begins.
 func (g *Gateway) chat(ctx context.Context, req *request, out *proxy.Reply, pd worker, attempt string, begun func()) error {
 	ctx, done := g.fleet.silence.call(ctx, pd.URL)
 	defer done()
-	hr, err := http.NewRequestWithContext(ctx, http.MethodPost, pd.URL+control.PathChat, bytes.NewReader(req.body))
+	hr, err := http.NewRequestWithContext(ctx, http.MethodPost, pd.URL+req.path, bytes.NewReader(req.body))
 	if err != nil {
 		return err
 	}

@@ -117,6 +117,7 @@ func (g *Gateway) Ready() error { return g.fleet.snapshot().ready() }
 // Routes mounts the client's API, and answers for every path that mux has no handler for.
 func (g *Gateway) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+control.PathChat, g.serveChat)
+	mux.HandleFunc("POST "+control.PathText, g.serveText)
 	mux.HandleFunc("POST "+control.PathWarm, g.serveWarm)
 	mux.HandleFunc("GET /v1/models", g.serveModels)
 	mux.HandleFunc("GET /v1/fleet", g.serveFleet)

@@ -19,6 +19,7 @@ import (
 // request is one client's call on its way through the gateway.
 type request struct {
 	id     string // the client's name for it, or ours
+	path   string // of the API, the same at P/D
 	scan   *openai.Request
 	images []*image
 	uses   []int
@@ -31,19 +32,28 @@ type request struct {
 	start  time.Time
 }
 
-// serveChat answers POST /v1/chat/completions. Of the client's headers only the request's name and the
-// wish for an Encoder are read; calls to workers carry headers of their own.
-func (g *Gateway) serveChat(w http.ResponseWriter, r *http.Request) {
+// reader takes a request's body in.
+type reader func(w http.ResponseWriter, r *http.Request, req *request) error
+
+// serveChat answers POST /v1/chat/completions.
+func (g *Gateway) serveChat(w http.ResponseWriter, r *http.Request) { g.answer(w, r, g.readChat) }
+
+// answer takes a request from its body to its end. Of the client's headers only the request's name and the
+// wishes for workers are read; calls to workers carry headers of their own.
+func (g *Gateway) answer(w http.ResponseWriter, r *http.Request, read reader) {
 	// Clients may choose the same names as others; what one of them may read of its request hangs on a
 	// name that no other can guess.
 	secret := proxy.RandomHex(16)
-	req := &request{id: proxy.RequestID(r.Header.Get(control.HeaderRequestID), secret), start: time.Now(), forced: readForced(r.Header.Get(control.HeaderEncoder)), pd: r.Header.Get(control.HeaderPrefill)}
+	req := &request{path: r.URL.Path, id: proxy.RequestID(r.Header.Get(control.HeaderRequestID), secret), start: time.Now(), forced: readForced(r.Header.Get(control.HeaderEncoder)), pd: r.Header.Get(control.HeaderPrefill)}
 	w.Header().Set(control.HeaderRequestID, req.id)
 	w.Header().Set(control.HeaderTrace, secret)
 	req.trace = g.traces.begin(secret, req.id)
 	end := g.metrics.Begin()
 	out := proxy.NewReply(w, g.cfg.WriteTimeout)
-	err := g.serve(w, r, req, out)
+	err := read(w, r, req)
+	if err == nil {
+		err = g.serve(r.Context(), req, out)
+	}
 	req.buf.Release()
 	status := g.metrics.Finish(out, err, clientError, g.cfg.Logger.With("request", req.id))
 	out.End()
@@ -52,12 +62,9 @@ func (g *Gateway) serveChat(w http.ResponseWriter, r *http.Request) {
 	end(status)
 }
 
-// serve reads and checks the request, then attempts it until an attempt ends well or for good.
-func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, req *request, out *proxy.Reply) error {
-	if err := g.read(w, r, req); err != nil {
-		return err
-	}
-	ctx, past := r.Context(), newHistory()
+// serve attempts a request until an attempt ends well or for good.
+func (g *Gateway) serve(ctx context.Context, req *request, out *proxy.Reply) error {
+	past := newHistory()
 	for n := 0; ; n++ {
 		req.trace.attempt()
 		err := g.attempt(ctx, req, out, past)
@@ -76,8 +83,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, req *request, ou
 	}
 }
 
-// read takes the body in, finds the media parts and loads their files.
-func (g *Gateway) read(w http.ResponseWriter, r *http.Request, req *request) error {
+// readChat takes the body in, finds the media parts and loads their files.
+func (g *Gateway) readChat(w http.ResponseWriter, r *http.Request, req *request) error {
 	in, err := proxy.NewIntake(w, r, g.bodyLimits())
 	if err != nil {
 		return err
@@ -95,14 +102,7 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, req *request) err
 		return bad
 	}
 	req.trace.stage("read")
-	snap := g.fleet.snapshot()
-	if err := snap.checkModel(req.scan.Model); err != nil {
-		return err
-	}
-	if err := req.forced.check(snap, len(req.scan.Media)); err != nil {
-		return err
-	}
-	if err := checkForced(control.HeaderPrefill, "P/D", snap.Prefills, req.pd); err != nil {
+	if err := req.check(g.fleet.snapshot()); err != nil {
 		return err
 	}
 	if len(req.scan.Media) == 0 {
@@ -121,6 +121,17 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, req *request) err
 	g.metrics.images.Add(float64(len(req.uses)))
 	req.trace.stage("media")
 	return nil
+}
+
+// check refuses what the fleet does not have.
+func (req *request) check(snap *snapshot) error {
+	if err := snap.checkModel(req.scan.Model); err != nil {
+		return err
+	}
+	if err := req.forced.check(snap, len(req.scan.Media)); err != nil {
+		return err
+	}
+	return checkForced(control.HeaderPrefill, "P/D", snap.Prefills, req.pd)
 }
 
 // blocks names the beginnings of a request's conversation. Conversations of different salts, which are those of

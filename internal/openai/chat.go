@@ -9,18 +9,22 @@ const (
 	MaxStopBytes = 1024
 )
 
-// Chat is a request as P/D serves it. All strings are copies: the body may be reused.
-type Chat struct {
-	Model    string
-	User     string
-	Messages []Message
-
+// Options is what a request asks for besides its prompt.
+type Options struct {
+	Model string
+	User  string
 	Sampling
 	N            int // answers wanted
 	MaxTokens    int // upper limit of the tokens of each; 0 if the client set none
 	Stop         []string
 	Stream       bool
 	IncludeUsage bool
+}
+
+// Chat is a request as P/D serves it. All strings are copies: the body may be reused.
+type Chat struct {
+	Options
+	Messages []Message
 }
 
 // Message is one turn.
@@ -65,13 +69,19 @@ func ParseChat(body []byte) (*Chat, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.read(top); err != nil {
+	if err := c.Sampling.read(top); err != nil {
 		return nil, err
 	}
-	if err := c.readRest(top); err != nil {
+	if c.Logprobs, c.TopLogprobs, err = top.logprobs(); err != nil {
 		return nil, err
 	}
-	return c, nil
+	if c.MaxTokens, err = top.maxTokens("max_completion_tokens", "max_tokens"); err != nil {
+		return nil, err
+	}
+	if err := c.Options.read(top); err != nil {
+		return nil, err
+	}
+	return c, top.refuseUnsupported(unsupported)
 }
 
 // Items returns the number of item parts.
@@ -105,8 +115,8 @@ func (p *rawPart) chatPart(next int) (Part, error) {
 	return Part{Text: string(p.text.bytes())}, nil
 }
 
-// readRest reads the remaining fields and refuses those that are not served.
-func (c *Chat) readRest(f fields) (err error) {
+// read reads what both APIs have, but for the sampling.
+func (c *Options) read(f fields) (err error) {
 	if c.Model, err = f.str("model"); err != nil {
 		return err
 	}
@@ -119,9 +129,6 @@ func (c *Chat) readRest(f fields) (err error) {
 	if c.IncludeUsage, err = f.includeUsage(c.Stream); err != nil {
 		return err
 	}
-	if c.MaxTokens, err = f.maxTokens(); err != nil {
-		return err
-	}
 	if c.Stop, err = f.stops(); err != nil {
 		return err
 	}
@@ -131,5 +138,5 @@ func (c *Chat) readRest(f fields) (err error) {
 	if c.N > MaxChoices {
 		return badValue("n", pyInt(int64(c.N)), "n must be at most %d, got %d.", MaxChoices, c.N)
 	}
-	return f.refuseUnsupported()
+	return nil
 }

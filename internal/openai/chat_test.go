@@ -24,8 +24,10 @@ func TestParseChat(t *testing.T) {
 	}
 	seed := int64(-3)
 	want := &Chat{
-		Model: "m", User: "u", N: 1, MaxTokens: 8, Stop: []string{"a", "\n"}, Stream: true, IncludeUsage: true,
-		Sampling: Sampling{TopP: 0.5, Seed: &seed, RepetitionPenalty: 1, LogitBias: map[int32]float32{}},
+		Options: Options{
+			Model: "m", User: "u", N: 1, MaxTokens: 8, Stop: []string{"a", "\n"}, Stream: true, IncludeUsage: true,
+			Sampling: Sampling{TopP: 0.5, Seed: &seed, RepetitionPenalty: 1, LogitBias: map[int32]float32{}},
+		},
 		Messages: []Message{
 			{Role: "system", Plain: true, Parts: []Part{{Text: `be ä b\`}}},
 			{Role: "user", Name: "eve", Parts: []Part{{Text: "what "}, {IsItem: true, Item: 0}, {Text: "plain"}, {IsItem: true, Item: 1}}},
@@ -47,7 +49,7 @@ func TestParseChatDefaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := &Chat{N: 1, Sampling: Sampling{Temperature: 1, TopP: 1, RepetitionPenalty: 1}, Messages: []Message{{Role: "user", Plain: true, Parts: []Part{{Text: "x"}}}}}
+		want := &Chat{Options: Options{N: 1, Sampling: Sampling{Temperature: 1, TopP: 1, RepetitionPenalty: 1}}, Messages: []Message{{Role: "user", Plain: true, Parts: []Part{{Text: "x"}}}}}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s: %s", fields, d)
 		}

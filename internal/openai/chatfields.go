@@ -24,9 +24,9 @@ func (f fields) choices() (int, error) {
 	return int(min(n, math.MaxInt32)), nil
 }
 
-// maxTokens reads max_completion_tokens, else the older max_tokens; 0 if neither is given.
-func (f fields) maxTokens() (int, error) {
-	for _, name := range []string{"max_completion_tokens", "max_tokens"} {
+// maxTokens reads the first of these fields that is given; 0 if none is.
+func (f fields) maxTokens(names ...string) (int, error) {
+	for _, name := range names {
 		n, ok, err := f.integer(name)
 		switch {
 		case err != nil:

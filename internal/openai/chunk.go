@@ -32,6 +32,7 @@ type ChunkWriter struct {
 	timeout time.Duration
 
 	prefix  []byte // what all chunks begin with
+	offsets []int  // characters of each choice that had log probabilities; of text
 	buf     []byte // the event being written
 	started bool
 	err     error
@@ -46,12 +47,16 @@ func NewChunkWriter(w http.ResponseWriter, head Head, includeUsage bool, timeout
 	return c
 }
 
-// Start sends the header and, for each of n choices, the chunk that names the role.
+// Start sends the header and, for each of n choices of a chat, the chunk that names the role.
 func (c *ChunkWriter) Start(n int) error {
 	c.started = true
 	c.w.Header().Set("Content-Type", ContentTypeSSE)
 	c.w.WriteHeader(http.StatusOK)
+	c.offsets = make([]int, n)
 	for i := range n {
+		if c.head.Text {
+			break
+		}
 		c.buf = append(c.buf, c.prefix...)
 		c.buf = strconv.AppendInt(append(c.buf, `{"index":`...), int64(i), 10)
 		c.buf = append(c.buf, `,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],`+
@@ -110,6 +115,11 @@ func (c *ChunkWriter) Fail(err error) error {
 func (c *ChunkWriter) delta(choice int, s string, logprobs []TokenLogprob) {
 	c.buf = append(c.buf[:0], c.prefix...)
 	c.buf = strconv.AppendInt(append(c.buf, `{"index":`...), int64(choice), 10)
+	if c.head.Text {
+		c.buf = AppendString(append(c.buf, `,"text":`...), s)
+		c.buf, c.offsets[choice] = appendTextLogprobs(append(c.buf, `,"logprobs":`...), logprobs, c.offsets[choice])
+		return
+	}
 	c.buf = AppendString(append(c.buf, `,"delta":{"content":`...), s)
 	c.buf = appendLogprobs(append(c.buf, `},"logprobs":`...), logprobs)
 }

@@ -21,17 +21,24 @@ type Head struct {
 	Created     int64  // unix seconds
 	Model       string
 	Fingerprint string // system_fingerprint; "" is null
+	// Text says that it is an answer of the completions API, not of chats.
+	Text bool
 }
 
 // CompletionID returns the id of the answer to a request: "chatcmpl-" and the id that the client
 // gave the request, or 16 random hex digits if it gave none.
-func CompletionID(requestID string) string {
+func CompletionID(requestID string) string { return "chatcmpl-" + named(requestID) }
+
+// TextID is CompletionID for the completions API: "cmpl-" and the request's id.
+func TextID(requestID string) string { return "cmpl-" + named(requestID) }
+
+func named(requestID string) string {
 	if requestID == "" {
 		var b [8]byte
 		_, _ = rand.Read(b[:]) // never fails
 		requestID = hex.EncodeToString(b[:])
 	}
-	return "chatcmpl-" + requestID
+	return requestID
 }
 
 // Usage counts tokens. Positions that images take in the prompt count as prompt tokens.
@@ -69,7 +76,11 @@ func (c *Completion) AppendJSON(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = c.Choices[i].append(dst, i)
+		if c.Text {
+			dst = c.Choices[i].appendText(dst, i)
+		} else {
+			dst = c.Choices[i].append(dst, i)
+		}
 	}
 	dst = append(dst, `],"service_tier":null,"system_fingerprint":`...)
 	dst = appendStringOrNull(dst, c.Fingerprint)
@@ -79,6 +90,9 @@ func (c *Completion) AppendJSON(dst []byte) []byte {
 		dst = c.Usage.appendDetails(dst)
 	} else {
 		dst = append(dst, "null"...)
+	}
+	if c.Text {
+		return append(dst, `},"kv_transfer_params":null}`...)
 	}
 	return append(dst, `,"completion_tokens_details":null},"prompt_logprobs":null,"prompt_token_ids":null,`+
 		`"prompt_text":null,"kv_transfer_params":null,"ec_transfer_params":null,"metrics":null}`...)
@@ -92,11 +106,22 @@ func (c *Choice) append(dst []byte, index int) []byte {
 	return append(dst, `,"token_ids":null,"routed_experts":null}`...)
 }
 
+// appendText is append for the completions API.
+func (c *Choice) appendText(dst []byte, index int) []byte {
+	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(index), 10)
+	dst = AppendString(append(dst, `,"text":`...), c.Content)
+	dst, _ = appendTextLogprobs(append(dst, `,"logprobs":`...), c.Logprobs, 0)
+	return append(c.appendEnd(dst), `,"token_ids":null,"prompt_logprobs":null,"prompt_token_ids":null}`...)
+}
+
 // Write writes the whole response. Nothing may have been written to w.
 func (c *Completion) Write(w http.ResponseWriter) { writeJSON(w, http.StatusOK, c.AppendJSON(nil)) }
 
-// appendHead opens the object and its list of choices.
+// appendHead opens the object, which is of that kind unless it is text, and its list of choices.
 func (h *Head) appendHead(dst []byte, object string) []byte {
+	if h.Text {
+		object = "text_completion"
+	}
 	dst = AppendString(append(dst, `{"id":`...), h.ID)
 	dst = AppendString(append(dst, `,"object":`...), object)
 	dst = strconv.AppendInt(append(dst, `,"created":`...), h.Created, 10)

@@ -67,6 +67,9 @@ func (e *Envelope) Raw(name string) []byte {
 	return nil
 }
 
+// Model returns the model that the body names, "" if it names none.
+func (e *Envelope) Model() (string, error) { return fields{"model": e.Raw("model")}.str("model") }
+
 // envelopeReader fills an Envelope.
 type envelopeReader struct {
 	scanner

@@ -2,7 +2,12 @@
 
 package openai
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
 
 // Logprob is a token and its log probability.
 type Logprob struct {
@@ -38,10 +43,60 @@ func appendLogprobs(dst []byte, all []TokenLogprob) []byte {
 	return append(dst, "]}"...)
 }
 
-// append appends an object without its closing brace. vLLM has no smaller number than -9999.
+// appendTextLogprobs appends the value of logprobs of the completions API, for tokens that begin so many
+// characters into the answer. It returns where the next one begins.
+func appendTextLogprobs(dst []byte, all []TokenLogprob, offset int) ([]byte, int) {
+	if all == nil {
+		return append(dst, "null"...), offset
+	}
+	list := func(name string, each func(t *TokenLogprob)) {
+		dst = append(append(dst, name...), '[')
+		for i := range all {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			each(&all[i])
+		}
+		dst = append(dst, ']')
+	}
+	list(`{"text_offset":`, func(t *TokenLogprob) {
+		dst = strconv.AppendInt(dst, int64(offset), 10)
+		offset += utf8.RuneCount(t.Token)
+	})
+	list(`,"token_logprobs":`, func(t *TokenLogprob) { dst = t.appendValue(dst) })
+	list(`,"tokens":`, func(t *TokenLogprob) { dst = AppendString(dst, string(t.Token)) })
+	list(`,"top_logprobs":`, func(t *TokenLogprob) { dst = t.appendTop(dst) })
+	return append(dst, '}'), offset
+}
+
+// appendTop appends the likeliest tokens as an object, the chosen one among them. Of tokens that read alike, it
+// has the first.
+func (t *TokenLogprob) appendTop(dst []byte) []byte {
+	dst = append(dst, '{')
+	var seen []string
+	for i, l := range append([]Logprob{t.Logprob}, t.Top...) {
+		name := strings.ToValidUTF8(string(l.Token), "\uFFFD")
+		if slices.Contains(seen, name) {
+			continue
+		}
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		seen = append(seen, name)
+		dst = l.appendValue(append(AppendString(dst, name), ':'))
+	}
+	return append(dst, '}')
+}
+
+// appendValue appends the number. vLLM has none smaller than -9999.
+func (l Logprob) appendValue(dst []byte) []byte {
+	return strconv.AppendFloat(dst, max(l.Logprob, -9999), 'g', -1, 64)
+}
+
+// append appends an object without its closing brace.
 func (l Logprob) append(dst []byte) []byte {
 	dst = AppendString(append(dst, `{"token":`...), string(l.Token))
-	dst = strconv.AppendFloat(append(dst, `,"logprob":`...), max(l.Logprob, -9999), 'g', -1, 64)
+	dst = l.appendValue(append(dst, `,"logprob":`...))
 	dst = append(dst, `,"bytes":[`...)
 	for i, b := range l.Token {
 		if i > 0 {

@@ -41,7 +41,7 @@ type Format struct {
 	Schema []byte // with JSON: its JSON schema, if the client gave one
 }
 
-// read reads what decides which tokens are chosen.
+// read reads what decides which tokens are chosen. Log probabilities are asked for in a way of each API.
 func (s *Sampling) read(f fields) (err error) {
 	number := func(name string, usual float64, ok func(float64) bool, want string) float64 {
 		v, given, e := f.float(name)
@@ -80,9 +80,6 @@ func (s *Sampling) read(f fields) (err error) {
 		return err
 	}
 	if s.IgnoreEOS, err = f.boolean("ignore_eos"); err != nil {
-		return err
-	}
-	if s.Logprobs, s.TopLogprobs, err = f.logprobs(); err != nil {
 		return err
 	}
 	s.Format, err = f.format()

@@ -103,10 +103,10 @@ func onlyText(raw []byte) bool {
 var errNotText = errors.New("not text")
 
 // refuseUnsupported names the first field, in alphabetical order, that asks for something not served.
-func (f fields) refuseUnsupported() error {
+func (f fields) refuseUnsupported(list map[string]neutral) error {
 	worst := ""
 	for name := range f {
-		ok, listed := unsupported[name]
+		ok, listed := list[name]
 		raw := f.raw(name)
 		if listed && raw != nil && !ok(raw) && (worst == "" || name < worst) {
 			worst = name

@@ -19,14 +19,15 @@ import (
 // per embedding waits for it.
 type answer struct {
 	p       *Prefill
-	chat    *openai.Chat
+	opts    *openai.Options
+	prompts []promptOf
 	entry   *prepared
 	id      string
+	text    bool // it is one of the completions API
 	start   time.Time
 	stream  *openai.ChunkWriter // set once the first byte is about to go out
 	usage   openai.Usage
 	choices []*choice
-	limit   int            // tokens of each choice
 	out     outbox         // what the choices add
 	failed  chan error     // the first failure of a choice
 	reason  string         // how the last choice ended
@@ -39,9 +40,15 @@ type answer struct {
 	handles []*batch.Handle
 }
 
-func newAnswer(p *Prefill, chat *openai.Chat, entry *prepared, start time.Time, id string) *answer {
+// promptOf is a prompt and how many tokens and rows it has.
+type promptOf struct {
+	*prompt
+	length int
+}
+
+func newAnswer(p *Prefill, opts *openai.Options, prompts []promptOf, entry *prepared, start time.Time, id string) *answer {
 	return &answer{
-		p: p, chat: chat, entry: entry, start: start, id: id,
+		p: p, opts: opts, prompts: prompts, entry: entry, start: start, id: id,
 		held: make([]held, len(entry.items)), out: newOutbox(), failed: make(chan error, 1),
 	}
 }
@@ -49,14 +56,12 @@ func newAnswer(p *Prefill, chat *openai.Chat, entry *prepared, start time.Time, 
 // run takes the request from its prompt to its last byte. When it returns, nothing of the request is in
 // use any more.
 func (a *answer) run(ctx context.Context, w http.ResponseWriter) error {
-	pr, n, err := a.p.plan(a.chat, a.entry.items, a.entry.uses)
-	if err != nil {
-		return err
-	}
-	a.usage.PromptTokens = n
 	defer a.closeChoices()
-	if err := a.newChoices(pr); err != nil {
-		return err
+	for _, pr := range a.prompts {
+		a.usage.PromptTokens += pr.length
+		if err := a.newChoices(pr); err != nil {
+			return err
+		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var waits sync.WaitGroup
@@ -66,19 +71,23 @@ func (a *answer) run(ctx context.Context, w http.ResponseWriter) error {
 		a.end(context.Canceled)
 		a.release()
 	}()
-	request := a.request(pr, n)
-	if err := a.submit(request, a.choices[0]); err != nil {
-		return err
+	for _, c := range a.choices {
+		if c.at > 0 {
+			continue // it begins where the first of its prompt has come to
+		}
+		if err := a.submit(c); err != nil {
+			return err
+		}
 	}
 	for i := range a.entry.items {
 		waits.Go(func() { a.await(ctx, i) })
 	}
-	return a.write(ctx, w, request)
+	return a.write(ctx, w)
 }
 
-// request is the prompt as the scheduler wants it.
-func (a *answer) request(pr *prompt, n int) batch.Request {
-	r := batch.Request{Cells: n}
+// request is a prompt as the scheduler wants it.
+func (a *answer) request(pr promptOf) batch.Request {
+	r := batch.Request{Cells: pr.length}
 	for _, s := range pr.segments {
 		seg := batch.Segment{Tokens: s.tokens, Item: -1}
 		if s.item >= 0 {
@@ -93,7 +102,8 @@ func (a *answer) request(pr *prompt, n int) batch.Request {
 }
 
 // submit hands a choice to the scheduler, with the embeddings that are there.
-func (a *answer) submit(r batch.Request, c *choice) error {
+func (a *answer) submit(c *choice) error {
+	r := a.request(c.prompt)
 	r.Next = c.next
 	h, err := a.p.sched.Submit(r)
 	switch {

@@ -54,7 +54,12 @@ func (p *Prefill) serveChat(w http.ResponseWriter, r *http.Request) {
 		p.finish(w, nil, &missingError{items: all, cause: errors.New("nothing is prepared under this name")})
 		return
 	}
-	a := newAnswer(p, chat, entry, start, openai.CompletionID(r.Header.Get(control.HeaderRequestID)))
+	pr, n, err := p.plan(chat, entry.items, entry.uses)
+	if err != nil {
+		p.finish(w, nil, err)
+		return
+	}
+	a := newAnswer(p, &chat.Options, []promptOf{{pr, n}}, entry, start, openai.CompletionID(r.Header.Get(control.HeaderRequestID)))
 	p.finish(w, a, a.run(r.Context(), w))
 }
 

@@ -11,7 +11,12 @@ import (
 // choice is one answer to a request. Its next runs on the scheduler's goroutine.
 type choice struct {
 	a       *answer
-	index   int
+	index   int // among all choices
+	prompt  promptOf
+	at      int // among those of its prompt
+	limit   int // of tokens
+	begun   bool
+	lead    string        // what stands before the first text
 	handle  *batch.Handle // nil until it is submitted
 	sampler *engine.Sampler
 	text    *openai.TextAssembler
@@ -34,10 +39,11 @@ func (c *choice) next(logits []float32) (tok int32, more bool, err error) {
 	}
 	c.tokens++
 	e := event{choice: c}
-	if c.a.chat.Logprobs {
+	if c.a.opts.Logprobs {
 		e.logprobs = c.logprobs(logits, tok)
 	}
 	e.text, e.end = c.add(tok)
+	e.text, c.lead = c.lead+e.text, ""
 	c.a.out.put(e)
 	return tok, e.end == nil, nil
 }
@@ -46,14 +52,14 @@ func (c *choice) next(logits []float32) (tok int32, more bool, err error) {
 func (c *choice) add(tok int32) (string, *openai.End) {
 	e := c.a.p.cfg.Engine
 	// An answer in a form ends when the form is complete: there is nothing that could follow.
-	if e.EndOfGeneration(tok) && (!c.a.chat.IgnoreEOS || c.a.chat.Format.JSON) {
+	if e.EndOfGeneration(tok) && (!c.a.opts.IgnoreEOS || c.a.opts.Format.JSON) {
 		return c.text.Flush(), &openai.End{Reason: openai.FinishStop}
 	}
 	text, stopped := c.text.Add(e.Piece(tok))
 	if stopped {
 		return text, &openai.End{Reason: openai.FinishStop, Stop: c.text.Stop()}
 	}
-	if c.tokens < c.a.limit {
+	if c.tokens < c.limit {
 		return text, nil
 	}
 	text += c.text.Flush()
@@ -65,7 +71,7 @@ func (c *choice) add(tok int32) (string, *openai.End) {
 
 // logprobs describes a token for the client.
 func (c *choice) logprobs(logits []float32, tok int32) []openai.TokenLogprob {
-	own, top := engine.Logprobs(logits, tok, c.a.chat.TopLogprobs)
+	own, top := engine.Logprobs(logits, tok, c.a.opts.TopLogprobs)
 	out := openai.TokenLogprob{Logprob: openai.Logprob{Token: c.a.p.cfg.Engine.Piece(tok), Logprob: own}}
 	for _, t := range top {
 		out.Top = append(out.Top, openai.Logprob{Token: c.a.p.cfg.Engine.Piece(t.Token), Logprob: t.Logprob})

@@ -31,7 +31,7 @@ func (p *Prefill) plan(chat *openai.Chat, items []control.PrepareItem, uses []in
 	if err := checkRoles(chat); err != nil {
 		return nil, 0, err
 	}
-	if err := p.checkSampling(chat); err != nil {
+	if err := p.checkSampling(&chat.Options); err != nil {
 		return nil, 0, err
 	}
 	pr, err := buildPrompt(p.cfg.Engine, chat)
@@ -42,7 +42,7 @@ func (p *Prefill) plan(chat *openai.Chat, items []control.PrepareItem, uses []in
 	for _, u := range uses {
 		n += items[u].Tokens
 	}
-	return pr, n, p.fits(n, chat)
+	return pr, n, p.fits(n, &chat.Options)
 }
 
 // fitsAtAll refuses, before it is tokenised, text that no tokens of this model are long enough for: a
@@ -66,16 +66,16 @@ func (p *Prefill) fitsAtAll(chat *openai.Chat) error {
 }
 
 // fits checks the prompt's length and max_tokens against the context.
-func (p *Prefill) fits(n int, chat *openai.Chat) error {
+func (p *Prefill) fits(n int, opts *openai.Options) error {
 	limit := p.spec.Context
 	switch {
 	case n >= limit:
 		return openai.PromptTooLong(limit, n)
-	case chat.MaxTokens > limit:
-		return openai.MaxTokensTooLarge(chat.MaxTokens, limit)
-	case n+chat.MaxTokens > limit:
+	case opts.MaxTokens > limit:
+		return openai.MaxTokensTooLarge(opts.MaxTokens, limit)
+	case n+opts.MaxTokens > limit:
 		return openai.BadRequest("max_tokens", "This model's maximum context length is %d tokens. However, you requested %d output tokens and your prompt contains %d input tokens, for a total of %d tokens. Please reduce the length of the input prompt or the number of requested output tokens. (parameter=max_tokens, value=%d)",
-			limit, chat.MaxTokens, n, n+chat.MaxTokens, chat.MaxTokens)
+			limit, opts.MaxTokens, n, n+opts.MaxTokens, opts.MaxTokens)
 	}
 	return nil
 }

@@ -188,6 +188,7 @@ func (p *Prefill) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+control.PathPrepare, p.servePrepare)
 	mux.HandleFunc("DELETE "+control.PathPrepare+"/{request}", p.serveRelease)
 	mux.HandleFunc("POST "+control.PathChat, p.serveChat)
+	mux.HandleFunc("POST "+control.PathText, p.serveText)
 }
 
 // retryAfter is what a caller is told to wait when this worker has no room.

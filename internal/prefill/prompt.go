@@ -24,8 +24,9 @@ type segment struct {
 // prompt is a conversation as the model will see it.
 type prompt struct {
 	segments []segment
-	tokens   int // text tokens
-	media    int // media positions
+	tokens   int    // text tokens
+	media    int    // media positions
+	echo     string // what an answer begins with
 }
 
 // roles are those of OpenAI's API. A template would write any other as it stands.

@@ -12,11 +12,11 @@ import (
 )
 
 // checkSampling refuses, before any work, options that this model cannot serve.
-func (p *Prefill) checkSampling(chat *openai.Chat) error {
-	if err := chat.CheckVocab(p.spec.Vocab); err != nil {
+func (p *Prefill) checkSampling(opts *openai.Options) error {
+	if err := opts.CheckVocab(p.spec.Vocab); err != nil {
 		return err
 	}
-	c, err := p.constrain(chat)
+	c, err := p.constrain(opts)
 	if c != nil {
 		c.Close()
 	}
@@ -24,14 +24,14 @@ func (p *Prefill) checkSampling(chat *openai.Chat) error {
 }
 
 // constrain makes what holds an answer to its form; nil for none.
-func (p *Prefill) constrain(chat *openai.Chat) (engine.Constraint, error) {
-	if !chat.Format.JSON {
+func (p *Prefill) constrain(opts *openai.Options) (engine.Constraint, error) {
+	if !opts.Format.JSON {
 		return nil, nil
 	}
 	g := grammar.AnyObject
-	if chat.Format.Schema != nil {
+	if opts.Format.Schema != nil {
 		var err error
-		if g, err = grammar.FromSchema(chat.Format.Schema); err != nil {
+		if g, err = grammar.FromSchema(opts.Format.Schema); err != nil {
 			return nil, openai.BadRequest("response_format", "response_format.json_schema.schema: %v", err)
 		}
 	}
@@ -45,15 +45,15 @@ func (p *Prefill) constrain(chat *openai.Chat) (engine.Constraint, error) {
 	return c, nil
 }
 
-// newChoices makes what picks the tokens of each choice.
-func (a *answer) newChoices(pr *prompt) error {
-	c, seed := a.chat, rand.Uint64()
+// newChoices makes what picks the tokens of each choice of a prompt.
+func (a *answer) newChoices(pr promptOf) error {
+	c, seed := a.opts, rand.Uint64()
 	if c.Seed != nil {
 		seed = uint64(*c.Seed)
 	}
-	a.limit = a.p.spec.Context - a.usage.PromptTokens
+	limit := a.p.spec.Context - pr.length
 	if c.MaxTokens > 0 {
-		a.limit = min(a.limit, c.MaxTokens)
+		limit = min(limit, c.MaxTokens)
 	}
 	cfg := engine.Sampling{
 		Temperature: c.Temperature, TopP: c.TopP, TopK: c.TopK, MinP: c.MinP, Repetition: c.RepetitionPenalty,
@@ -69,7 +69,9 @@ func (a *answer) newChoices(pr *prompt) error {
 		if err != nil {
 			return openai.BadRequest("temperature", "%v", err)
 		}
-		a.choices = append(a.choices, &choice{a: a, index: i, sampler: sampler, text: openai.NewTextAssembler(c.Stop)})
+		a.choices = append(a.choices, &choice{
+			a: a, index: len(a.choices), prompt: pr, at: i, limit: limit, lead: pr.echo, sampler: sampler, text: openai.NewTextAssembler(c.Stop),
+		})
 	}
 	return nil
 }

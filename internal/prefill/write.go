@@ -9,18 +9,17 @@ import (
 	"strings"
 	"time"
 
-	"afterimage/internal/batch"
 	"afterimage/internal/control"
 	"afterimage/internal/openai"
 )
 
 // write passes tokens to the client as they come, or keeps them for an answer in one piece, until all
 // choices have ended.
-func (a *answer) write(ctx context.Context, w http.ResponseWriter, r batch.Request) error {
-	head := openai.Head{ID: a.id, Created: time.Now().Unix(), Model: a.p.spec.Model, Fingerprint: "afterimage-" + a.p.cfg.Version}
-	n := a.chat.N
+func (a *answer) write(ctx context.Context, w http.ResponseWriter) error {
+	head := openai.Head{ID: a.id, Created: time.Now().Unix(), Model: a.p.spec.Model, Fingerprint: "afterimage-" + a.p.cfg.Version, Text: a.text}
+	n := len(a.choices)
 	var out sink = &wholeAnswer{w: w, done: openai.Completion{Head: head, Choices: make([]openai.Choice, n)}, text: make([]strings.Builder, n)}
-	if a.chat.Stream {
+	if a.opts.Stream {
 		out = &streamAnswer{a: a, w: w, head: head}
 	}
 	for left := n; ; {
@@ -32,10 +31,8 @@ func (a *answer) write(ctx context.Context, w http.ResponseWriter, r batch.Reque
 			return context.Cause(ctx)
 		}
 		for _, e := range a.out.take() {
-			if a.usage.CompletionTokens == 0 {
-				if err := a.first(w, r); err != nil {
-					return err
-				}
+			if err := a.begin(w, e.choice); err != nil {
+				return err
 			}
 			a.count()
 			if e.end != nil {
@@ -49,21 +46,32 @@ func (a *answer) write(ctx context.Context, w http.ResponseWriter, r batch.Reque
 	}
 }
 
-// first follows the first token: the prompt is computed, so that further choices can begin where it ends.
-func (a *answer) first(w http.ResponseWriter, r batch.Request) error {
-	a.usage.CachedTokens = a.choices[0].handle.Cached()
-	a.p.metrics.prompt.Add(float64(a.usage.PromptTokens))
+// begin follows the first token after a prompt: it is computed, so that its other choices can begin where it ends.
+func (a *answer) begin(w http.ResponseWriter, first *choice) error {
+	if first.at > 0 || first.begun {
+		return nil
+	}
+	first.begun = true
+	a.usage.CachedTokens += first.handle.Cached()
+	a.p.metrics.prompt.Add(float64(first.prompt.length))
+	if a.usage.CompletionTokens == 0 {
+		a.first(w)
+	}
+	for _, c := range a.choices[first.index+1:][:a.opts.N-1] {
+		if err := a.submit(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// first follows the first token of all: every embedding is there.
+func (a *answer) first(w http.ResponseWriter) {
 	a.p.metrics.firstToken.Observe(time.Since(a.start).Seconds())
 	if len(a.came) > 0 {
 		came, _ := json.Marshal(a.came) // of plain fields
 		w.Header().Set(control.HeaderItems, string(came))
 	}
-	for _, c := range a.choices[1:] {
-		if err := a.submit(r, c); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // count notes a token, and lets go of the embeddings once no choice needs them.
@@ -113,8 +121,8 @@ type streamAnswer struct {
 func (s *streamAnswer) add(e event, last bool, usage openai.Usage) error {
 	a := s.a
 	if a.stream == nil {
-		a.stream = openai.NewChunkWriter(s.w, s.head, a.chat.IncludeUsage, a.p.cfg.WriteTimeout)
-		if err := a.stream.Start(a.chat.N); err != nil {
+		a.stream = openai.NewChunkWriter(s.w, s.head, a.opts.IncludeUsage, a.p.cfg.WriteTimeout)
+		if err := a.stream.Start(len(a.choices)); err != nil {
 			return gone(err)
 		}
 	}

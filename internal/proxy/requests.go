@@ -31,13 +31,13 @@ func NewRequests(r prometheus.Registerer) *Requests {
 	m := &Requests{
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "afterimage_gateway_requests_total",
-			Help: "Chat requests, by the status that the client saw; 499 is a client that left.",
+			Help: "Requests of the chat and completions APIs, by the status that the client saw; 499 is a client that left.",
 		}, []string{"status"}),
 		cut: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "afterimage_gateway_cut_streams_total", Help: "Answers that ended in an error frame.",
 		}),
 		running: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "afterimage_gateway_requests_running", Help: "Chat requests in work.",
+			Name: "afterimage_gateway_requests_running", Help: "Requests in work.",
 		}),
 		firstByte: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "afterimage_gateway_first_byte_seconds", Help: "Time to the worker's first byte.", Buckets: buckets,

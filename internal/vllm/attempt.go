@@ -124,7 +124,7 @@ func (f *Front) attempt(ctx context.Context, req *request, out *proxy.Reply, pas
 // prefill has the prompt prefilled and returns where decode finds it, nil if the worker does not say.
 func (f *Front) prefill(ctx context.Context, req *request, w *way, ed openai.Edit) ([]byte, error) {
 	answer, err := f.exchange(ctx, errand{
-		stage: stagePrefill, to: w.prefill, id: req.id, rank: w.prefillRank, memory: req.memory,
+		stage: stagePrefill, to: w.prefill, path: req.path, id: req.id, rank: w.prefillRank, memory: req.memory,
 		body: req.env.Rewrite(prefillEdit(req.env, ed)),
 	})
 	if err != nil {
@@ -145,7 +145,7 @@ func (f *Front) prefill(ctx context.Context, req *request, w *way, ed openai.Edi
 // decode sends the request to its last worker and passes the answer on.
 func (f *Front) decode(ctx context.Context, req *request, out *proxy.Reply, w *way, ed openai.Edit) error {
 	e := errand{
-		stage: stageDecode, to: w.decode, id: req.id, rank: w.decodeRank, memory: req.memory,
+		stage: stageDecode, to: w.decode, path: req.path, id: req.id, rank: w.decodeRank, memory: req.memory,
 		body: req.env.Rewrite(ed),
 	}
 	resp, c, err := f.send(ctx, e)

@@ -117,7 +117,8 @@ func (f *Front) Close() {
 
 // Routes mounts the API.
 func (f *Front) Routes(mux *http.ServeMux) {
-	mux.HandleFunc("POST /v1/chat/completions", f.serveChat)
+	mux.HandleFunc("POST "+pathChat, f.answer)
+	mux.HandleFunc("POST "+pathText, f.answer)
 	mux.HandleFunc("GET /v1/models", f.serveModels)
 	mux.HandleFunc("POST /start_profile", f.serveProfile("start"))
 	mux.HandleFunc("POST /stop_profile", f.serveProfile("stop"))

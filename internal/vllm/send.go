@@ -3,6 +3,7 @@
 package vllm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -19,6 +20,7 @@ const maxAnswer = 8 << 20
 type errand struct {
 	stage  stage
 	to     *entry
+	path   string // of the API; "" is that of chats, which Encoders have too
 	id     string // X-Request-Id
 	rank   int    // data-parallel replica to run on; -1 leaves it to the worker
 	body   proxy.Pieces
@@ -29,7 +31,7 @@ type errand struct {
 // read the answer; after an error there is nothing to end.
 func (f *Front) send(ctx context.Context, e errand) (*http.Response, *call, error) {
 	ctx, c := f.reg.begin(ctx, e.to)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.to.URL+"/v1/chat/completions", e.body.Body(e.memory))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.to.URL+cmp.Or(e.path, pathChat), e.body.Body(e.memory))
 	if err != nil {
 		c.end(unsaid)
 		return nil, nil, err

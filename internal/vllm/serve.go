@@ -14,6 +14,7 @@ import (
 // request is one client's call on its way through the front.
 type request struct {
 	id     string
+	path   string // of the API
 	env    *openai.Envelope
 	media  []medium
 	memory *proxy.Buffer // what env lies in
@@ -28,10 +29,16 @@ func (r *request) stage(name string) {
 
 const headerRequestID = "X-Request-Id"
 
-// serveChat answers POST /v1/chat/completions. Of the client's headers only the request's name is read; calls to
-// workers carry headers of their own.
-func (f *Front) serveChat(w http.ResponseWriter, r *http.Request) {
-	req := &request{id: proxy.RequestID(r.Header.Get(headerRequestID), proxy.RandomHex(16)), start: time.Now()}
+// Paths of the API, the same at workers.
+const (
+	pathChat = "/v1/chat/completions"
+	pathText = "/v1/completions" // prompts without media
+)
+
+// answer answers POST of either path. Of the client's headers only the request's name is read; calls to workers
+// carry headers of their own.
+func (f *Front) answer(w http.ResponseWriter, r *http.Request) {
+	req := &request{path: r.URL.Path, id: proxy.RequestID(r.Header.Get(headerRequestID), proxy.RandomHex(16)), start: time.Now()}
 	w.Header().Set(headerRequestID, req.id)
 	end := f.metrics.Begin()
 	out := proxy.NewReply(w, f.cfg.WriteTimeout)
@@ -82,7 +89,9 @@ func (f *Front) read(w http.ResponseWriter, r *http.Request, req *request) error
 	if bad != nil {
 		return bad
 	}
-	req.env = env
+	if req.env = env; req.path == pathText {
+		env.Media = nil // prompts have none; what else is in the body is the worker's to judge
+	}
 	req.stage("read")
 	return f.load(r.Context(), req)
 }

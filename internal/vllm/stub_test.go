@@ -15,6 +15,7 @@ import (
 
 // received is a call that a stub got.
 type received struct {
+	path   string
 	header http.Header
 	body   string
 	chat   chatBody
@@ -97,7 +98,7 @@ func (s *stub) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the caller left
 	}
-	got := received{header: r.Header, body: string(body)}
+	got := received{path: r.URL.Path, header: r.Header, body: string(body)}
 	_ = json.Unmarshal(body, &got.chat)
 	s.mu.Lock()
 	n := len(s.got)

@@ -202,6 +202,49 @@ def seeds():
 
 
 @check
+def completions():
+    def complete(prompt, **more):
+        return client.completions.create(model=MODEL, prompt=prompt, temperature=0, **more)
+
+    r = complete("repeat after me: Grüße 🎨", max_tokens=30, extra_headers={"X-Request-Id": "sdk-text"})
+    same((r.object, r.id, r._request_id, r.model), ("text_completion", "cmpl-sdk-text", "sdk-text", MODEL), "head")
+    same((r.choices[0].text, r.choices[0].finish_reason, r.choices[0].logprobs), ("Grüße 🎨", "stop", None), "choice")
+    same([c.text for c in complete(["repeat after me: a", "repeat after me: b"], n=2).choices], ["a", "a", "b", "b"], "texts")
+    same(complete([list(b"repeat after me: ids")]).choices[0].text, "ids", "text of token ids")
+    same(complete("repeat after me: x", echo=True).choices[0].text, "repeat after me: xx", "echo")
+    same(complete("repeat after me: ab", logprobs=2).choices[0].logprobs.tokens, ["a", "b", ""], "tokens")
+    with complete("repeat after me: 漢字", stream=True, stream_options={"include_usage": True}) as s:
+        chunks = list(s)
+    same("".join(c.choices[0].text for c in chunks if c.choices), "漢字", "streamed text")
+    same(chunks[-1].usage.completion_tokens, len("漢字".encode()) + 1, "tokens")
+    e = raises(openai.BadRequestError, complete, "x", echo=True, logprobs=1)
+    same((e.status_code, e.param), (400, "logprobs"), "error")
+    raises(openai.NotFoundError, client.completions.create, model="nope", prompt="x")
+
+
+@check
+def unknown_fields():
+    r = ask(user("repeat after me: abc"), extra_body={"x_unknown": {"a": ["é", 1.50]}}, user="somebody", metadata={"a": "b"}, store=False)
+    same(r.choices[0].message.content, "abc", "text")
+
+
+@check
+def several_choices():
+    r = ask(user("repeat after me: abc"), n=3, logprobs=True, top_logprobs=2)
+    same([(c.index, c.message.content) for c in r.choices], [(0, "abc"), (1, "abc"), (2, "abc")], "choices")
+    same(["".join(t.token for t in c.logprobs.content) for c in r.choices], ["abc"] * 3, "tokens")
+    same({len(t.top_logprobs) for c in r.choices for t in c.logprobs.content}, {2}, "alternatives")
+
+
+@check
+def tools_are_refused():
+    tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
+    e = raises(openai.BadRequestError, ask, user("hello"), tools=[tool])
+    same(e.param, "tools", "param")
+    assert ask(user("hello"), tools=[], tool_choice="none", max_tokens=2).choices, "no tools at all are refused"
+
+
+@check
 def models():
     same([m.id for m in client.models.list()], [MODEL], "models")
     same(client.models.list().data[0].object, "model", "object")

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"net/http"
+
+	"afterimage/internal/openai"
+	"afterimage/internal/proxy"
+	"afterimage/internal/route"
+)
+
+// serveText answers POST /v1/completions: the body goes to a P/D as it is.
+func (g *Gateway) serveText(w http.ResponseWriter, r *http.Request) { g.answer(w, r, g.readText) }
+
+// readText takes the body in. What its prompts and options are worth, P/D says.
+func (g *Gateway) readText(w http.ResponseWriter, r *http.Request, req *request) error {
+	in, err := proxy.NewIntake(w, r, g.bodyLimits())
+	if err != nil {
+		return err
+	}
+	env, bad := openai.ReadEnvelope(in, 0, nil)
+	body, err := in.Rest()
+	if err != nil {
+		return err
+	}
+	if bad == nil {
+		req.scan = &openai.Request{Stream: env.Stream}
+		req.scan.Model, bad = env.Model()
+	}
+	if bad != nil {
+		body.Release()
+		return bad
+	}
+	req.trace.stage("read")
+	req.body = body.Bytes()
+	if prompt := env.Raw("prompt"); len(prompt) > 0 {
+		p := route.NewPrompt(g.cfg.Salt)
+		p.Text(prompt[:len(prompt)-1]) // a prompt that goes on ends elsewhere
+		req.blocks = p.Blocks()
+	}
+	return req.check(g.fleet.snapshot())
+}
