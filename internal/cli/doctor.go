@@ -166,7 +166,15 @@ func checkEngine(cfg config.Engine) []finding {
 	if err == nil {
 		text = fmt.Sprintf("%s in %s", lib.Identity(), lib.Dir())
 	}
-	return append(found, verdict("engine", text, err, mooncake.Fail, ""))
+	found = append(found, verdict("engine", text, err, mooncake.Fail, ""))
+	if err != nil {
+		return found
+	}
+	gpu := finding{Level: mooncake.Fine, Part: "gpu", Text: fmt.Sprintf("%s: %s", lib.Backend(), lib.Backend().Why)}
+	if lib.Backend().Software {
+		gpu.Level, gpu.Mend = mooncake.Warn, "install the driver of a GPU, or set engine.gpu to "+string(llama.GPUOff)
+	}
+	return append(found, gpu)
 }
 
 // checkModels reads the headers of the model files that are named, or looks for the demo's.

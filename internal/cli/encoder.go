@@ -75,6 +75,7 @@ func runEncoder(ctx context.Context, cfg config.Config, p *process) (err error) 
 		return err
 	}
 	parts.add(eng.Close)
+	p.computesWith(eng.Spec().Backend)
 	if modelled, ok := eng.(*device.Encoder); ok {
 		p.registry.MustRegister(modelled.Collector())
 	}

@@ -20,7 +20,7 @@ func openLibrary(cfg config.Engine) (*llama.Library, error) {
 	if err != nil {
 		return nil, err
 	}
-	return llama.Open(dir)
+	return llama.Open(dir, llama.GPU(cfg.GPU))
 }
 
 // openEncoder loads the engine of an Encoder.
@@ -59,7 +59,7 @@ func openText(cfg config.Config) (engine.Text, error) {
 		return nil, err
 	}
 	return llama.NewText(lib, llama.TextConfig{
-		Model: cfg.Model.Path, Template: template, ContextTokens: cfg.Engine.Context, Slots: cfg.Engine.Slots, Threads: cfg.Engine.Threads,
+		Model: cfg.Model.Path, Template: template, ContextTokens: cfg.Engine.Context, Slots: cfg.Engine.Slots, Threads: cfg.Engine.Threads, GPULayers: cfg.Engine.GPULayers,
 	})
 }
 

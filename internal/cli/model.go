@@ -63,7 +63,7 @@ func (c *demoCmd) verify(ctx context.Context, a *app) (err error) {
 	if err != nil {
 		return err
 	}
-	lib, err := llama.Open(dir)
+	lib, err := llama.Open(dir, llama.GPUOff)
 	if err != nil {
 		return err
 	}

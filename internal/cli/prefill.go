@@ -59,6 +59,7 @@ func runPrefill(ctx context.Context, cfg config.Config, p *process) (err error) 
 		return err
 	}
 	parts.add(eng.Close)
+	p.computesWith(eng.Spec().Backend)
 	memory, err := p.memory("prefill.arena_bytes", cfg.Prefill.ArenaBytes, &parts)
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 	"afterimage/internal/admin"
 	"afterimage/internal/arena"
 	"afterimage/internal/config"
+	"afterimage/internal/engine"
 	"afterimage/internal/store/ram"
 	"afterimage/internal/supervise"
 )
@@ -37,13 +38,28 @@ type process struct {
 	// worker takes embeddings. It is closed when the role has returned; closing it before is fine.
 	data  net.Listener
 	drain time.Duration
+	// engine says what computes, "" where nothing does.
+	engine string
+}
+
+// computesWith tells what the engine of the role computes with.
+func (p *process) computesWith(b engine.Backend) {
+	p.engine = b.String()
+	if b.Why != "" {
+		p.engine += " (" + b.Why + ")"
+	}
+	level := lifeLevel()
+	if b.Software {
+		level = slog.LevelWarn
+	}
+	p.log.Log(context.Background(), level, "engine", "computes_with", b.String(), "why", b.Why)
 }
 
 // ready tells the supervisor, if there is one, that the listeners are open. The role calls it once,
 // when /readyz is answered; the process counts as ready when /readyz says so. model is shown to
 // people.
 func (p *process) ready(model string) error {
-	l := supervise.Listening{Listen: p.http.Addr().String(), Model: model}
+	l := supervise.Listening{Listen: p.http.Addr().String(), Model: model, Engine: p.engine}
 	if p.data != nil {
 		l.Data = p.data.Addr().String()
 	}

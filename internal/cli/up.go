@@ -224,12 +224,25 @@ func newFleet(l *config.Loaded, logs io.Writer, log *slog.Logger) (s *supervise.
 	return s, place, err
 }
 
+// engines says what the fleet computes with, in the words of a P/D, which knows of the layers.
+func engines(table []supervise.Status) string {
+	for _, st := range slices.Backward(table) {
+		if st.Engine != "" {
+			return st.Engine
+		}
+	}
+	return ""
+}
+
 // announce prints the table of processes, commands to try, with program as the user calls it, and readyLine.
 // place is what finds the Store, as newFleet returns it.
 func announce(w io.Writer, program string, table []supervise.Status, notice, place string) error {
 	fmt.Fprintf(w, "\nafterimage %s\n%s\n\n", version, notice)
 	if err := supervise.WriteTable(w, table); err != nil {
 		return err
+	}
+	if text := engines(table); text != "" {
+		fmt.Fprintf(w, "\nEngine: %s\n", text)
 	}
 	gateway := table[len(table)-1].Address
 	host, port, err := net.SplitHostPort(gateway)

@@ -164,11 +164,11 @@ func TestAnnounce(t *testing.T) {
 	f := func(model, address, curl, ask, question string) {
 		t.Helper()
 		var b strings.Builder
-		table := []supervise.Status{{Name: "store", State: supervise.Ready}, {Name: "prefill-0", Model: model}, {Name: "gateway", State: supervise.Ready, Address: address}}
+		table := []supervise.Status{{Name: "store", State: supervise.Ready}, {Name: "encoder-0", Engine: "gpu"}, {Name: "prefill-0", Model: model, Engine: "gpu, 3 of 3 layers (why)"}, {Name: "gateway", State: supervise.Ready, Address: address}}
 		if err := announce(&b, "bin/afterimage", table, "Model: x", "--path /run/x/store.sock"); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"Model: x", curl, ask, question, "bin/afterimage store ls --path /run/x/store.sock\n"} {
+		for _, want := range []string{"Model: x", "\nEngine: gpu, 3 of 3 layers (why)\n", curl, ask, question, "bin/afterimage store ls --path /run/x/store.sock\n"} {
 			if !strings.Contains(b.String(), want) {
 				t.Errorf("%s: %q is missing in:\n%s", address, want, b.String())
 			}

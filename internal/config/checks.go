@@ -10,6 +10,7 @@ import (
 
 	"afterimage/internal/embedding"
 	"afterimage/internal/engine/device"
+	"afterimage/internal/engine/llama"
 )
 
 // Limits that keep a slip of the finger from looking like a fault of the program.
@@ -18,6 +19,7 @@ const (
 	maxSlots    = 1024
 	maxEncoders = 64
 	maxContext  = 1 << 22
+	maxLayers   = 1 << 16
 
 	maxImagePixels = 1 << 30
 
@@ -77,6 +79,9 @@ func (c *checker) engine(e *Engine) {
 	if _, err := device.ParseProfile(e.Device); err != nil {
 		c.fault("engine.device", "%v", err)
 	}
+	c.oneOf("engine.gpu", e.GPU, llama.GPUs()...)
+	c.atLeast("engine.gpu_layers", int64(e.GPULayers), -1, " (-1 is all)")
+	c.atMost("engine.gpu_layers", int64(e.GPULayers), maxLayers, "no model has more layers")
 	c.atLeast("engine.threads", int64(e.Threads), 1, "")
 	c.atMost("engine.threads", int64(e.Threads), maxThreads, "more than any host has cores")
 	c.atLeast("engine.slots", int64(e.Slots), 1, "")

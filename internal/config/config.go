@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"afterimage/internal/embedding"
+	"afterimage/internal/engine/llama"
 )
 
 // Config is the configuration of every role. A role reads its own table and the shared ones.
@@ -38,8 +39,12 @@ type Model struct {
 
 // Engine says how models run.
 type Engine struct {
-	Kind    string `toml:"kind" key:"engine.kind" name:"engine" placeholder:"KIND" help:"llama runs the model with llama.cpp on this CPU; device is a modelled accelerator that needs no model files."`
-	Dir     string `toml:"dir" key:"engine.dir" name:"engine-dir" placeholder:"DIR" help:"Folder of the native libraries. Empty looks where 'make deps' puts them."`
+	Kind string `toml:"kind" key:"engine.kind" name:"engine" placeholder:"KIND" help:"llama runs the model with llama.cpp; device is a modelled accelerator that needs no model files."`
+	Dir  string `toml:"dir" key:"engine.dir" name:"engine-dir" placeholder:"DIR" help:"Folder of the native libraries, or of a build of your own (CUDA, ROCm) of the same version of llama.cpp. Empty looks where 'make deps' puts them."`
+	GPU  string `toml:"gpu" key:"engine.gpu" placeholder:"WHICH" help:"auto uses a GPU if a back end in the folder of the native libraries finds one; vulkan insists on the first device of Vulkan, be it a driver in software; off leaves all to the CPU. Workers of a fleet must all use the same kind of device."`
+
+	GPULayers int `toml:"gpu_layers" key:"engine.gpu_layers" placeholder:"N" help:"Layers of the text model on the GPU, the rest is computed on the CPU. -1 is all; lower it where the memory of the GPU is too small."`
+
 	Threads int    `toml:"threads" key:"engine.threads" placeholder:"N" help:"Threads per role. More makes one request faster while other roles of this host wait."`
 	Slots   int    `toml:"slots" key:"engine.slots" placeholder:"N" help:"Requests that decode side by side. Each holds the memory of a whole context."`
 	Device  string `toml:"device" key:"engine.device" placeholder:"TEXT" help:"What the modelled accelerator is like, with engine.kind = device: encode=50ms,decode=10ms and so on. docs/proof.md lists the names; those left out have the values of the published experiment."`
@@ -204,7 +209,7 @@ const (
 // DefaultConfig returns the values that hold where nothing else is said.
 func DefaultConfig() Config {
 	return Config{
-		Engine: Engine{Kind: EngineLlama, Threads: 1, Slots: 2},
+		Engine: Engine{Kind: EngineLlama, GPU: string(llama.GPUAuto), GPULayers: -1, Threads: 1, Slots: 2},
 		Store:  Store{Kind: StoreRAM, Listen: "127.0.0.1:8300", Path: "/tmp/afterimage-store.sock", Bytes: GiB},
 		Mooncake: Mooncake{
 			Client: "127.0.0.1:50052", StartClient: true, ListEvery: Duration(5 * time.Second), ReadConnections: 2, WriteConnections: 1,

@@ -58,8 +58,9 @@ type Announcement struct {
 	Wire     int             `json:"wire"` // version of data frames; likewise equal
 	Keys     int             `json:"keys"` // version of identifiers, keys and object formats; likewise
 	Model    string          `json:"model"`
-	Engine   string          `json:"engine"` // must be equal on an Encoder and a P/D that work together
-	Cols     int             `json:"cols"`   // likewise
+	Engine   string          `json:"engine"`            // must be equal on an Encoder and a P/D that work together
+	Backend  string          `json:"backend,omitempty"` // what computes, for people
+	Cols     int             `json:"cols"`              // as engine
 	DType    embedding.DType `json:"dtype"`
 	Modelled bool            `json:"modelled,omitempty"`
 	Ready    bool            `json:"ready"`

@@ -88,7 +88,7 @@ func New(cfg Config) (*Encoder, error) {
 		cfg:     cfg,
 		spec:    spec,
 		boot:    hex.EncodeToString(boot[:]),
-		metrics: newMetrics(cfg.Registry),
+		metrics: newMetrics(cfg.Registry, spec.Backend),
 		flights: resolve.Flight[*arena.Buf]{Share: (*arena.Buf).Retain},
 		ready:   make(chan struct{}, maxReady),
 		engine:  make(chan struct{}, 1),
@@ -138,7 +138,7 @@ func (e *Encoder) announcement() control.Announcement {
 	return control.Announcement{
 		Role: "encoder", Name: e.cfg.Name, Boot: e.boot, Version: e.cfg.Version,
 		Wire: transport.WireVersion, Keys: transport.KeyVersion,
-		Model: e.spec.Model, Engine: e.spec.Engine, Cols: e.spec.Cols, DType: e.spec.DType,
+		Model: e.spec.Model, Engine: e.spec.Engine, Backend: e.spec.Backend.String(), Cols: e.spec.Cols, DType: e.spec.DType,
 		Modelled: e.spec.Modelled, Ready: true,
 		Namespace: &ns, VLLM: e.cfg.VLLM, Processing: &rules, MaxRows: e.spec.MaxRows,
 		Running: int(e.running.Load()), Waiting: int(e.waiting.Load()),

@@ -5,6 +5,7 @@ package encoder
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"afterimage/internal/engine"
 	"afterimage/internal/media"
 )
 
@@ -19,7 +20,8 @@ type metrics struct {
 	deliver *prometheus.CounterVec // by result
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
+func newMetrics(r prometheus.Registerer, b engine.Backend) *metrics {
+	engine.RegisterBackend(r, b)
 	buckets := prometheus.ExponentialBuckets(0.001, 2, 14) // 1 ms to 8 s
 	m := &metrics{
 		items: prometheus.NewCounterVec(prometheus.CounterOpts{

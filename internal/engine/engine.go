@@ -26,7 +26,8 @@ var (
 type EncoderSpec struct {
 	// Engine names library, version and back end. Rows are used only by a Text engine of the same
 	// name, since instruction sets change bits.
-	Engine string
+	Engine  string
+	Backend Backend
 	// Fingerprint covers all that computes the output: projector file, Engine, processor rules. It is
 	// the encoder field of the namespace.
 	Fingerprint string
@@ -55,6 +56,7 @@ type Encoder interface {
 // TextSpec describes a text model.
 type TextSpec struct {
 	Engine  string // as EncoderSpec.Engine
+	Backend Backend
 	Model   string
 	Cols    int // width of the rows it takes
 	DType   embedding.DType

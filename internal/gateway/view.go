@@ -33,6 +33,7 @@ type Member struct {
 	Model    string `json:"model,omitempty"`
 	Version  string `json:"version,omitempty"`
 	Modelled bool   `json:"modelled,omitempty"`
+	Backend  string `json:"backend,omitempty"` // what computes
 	// P/D only.
 	Running   int   `json:"running,omitempty"`
 	Waiting   int   `json:"waiting,omitempty"`
@@ -81,7 +82,7 @@ func members(ws []worker) []Member {
 	out := make([]Member, len(ws))
 	for i, w := range ws {
 		out[i] = Member{
-			Name: w.Seen.Name, Up: w.Up, Model: w.Seen.Model, Version: w.Seen.Version, Modelled: w.Seen.Modelled,
+			Name: w.Seen.Name, Up: w.Up, Model: w.Seen.Model, Version: w.Seen.Version, Modelled: w.Seen.Modelled, Backend: w.Seen.Backend,
 			Running: w.Seen.Running, Waiting: w.Seen.Waiting, Context: w.Seen.Context, PoolBytes: w.Seen.PoolBytes,
 		}
 		if !w.Up {

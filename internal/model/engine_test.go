@@ -34,7 +34,7 @@ func library(t *testing.T) *llama.Library {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lib, err := llama.Open(dir)
+	lib, err := llama.Open(dir, llama.GPUOff)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,6 +100,7 @@ func New(cfg Config) (*Prefill, error) {
 	p.sched = batch.New(cfg.Engine.Runner(), batch.Config{StepTokens: cfg.StepTokens, MaxWaiting: cfg.MaxWaiting})
 	p.metrics = newMetrics(cfg.Registry, p.sched)
 	p.registerBounds(cfg.Registry)
+	engine.RegisterBackend(cfg.Registry, spec.Backend)
 	return p, nil
 }
 
@@ -172,7 +173,7 @@ func (p *Prefill) announcement() control.Announcement {
 	return control.Announcement{
 		Role: "prefill", Name: p.cfg.Name, Boot: p.boot, Version: p.cfg.Version,
 		Wire: transport.WireVersion, Keys: transport.KeyVersion,
-		Model: p.spec.Model, Engine: p.spec.Engine, Cols: p.spec.Cols, DType: p.spec.DType,
+		Model: p.spec.Model, Engine: p.spec.Engine, Backend: p.spec.Backend.String(), Cols: p.spec.Cols, DType: p.spec.DType,
 		Modelled: p.spec.Modelled, Ready: true,
 		Context: p.spec.Context, Cells: p.cfg.Engine.Runner().Limits().Cells, PoolBytes: p.cfg.PoolBytes, Created: p.created,
 		Running: stats.Running, Waiting: stats.Waiting,

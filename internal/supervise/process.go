@@ -163,7 +163,7 @@ func (p *process) await(ctx context.Context, c *child) error {
 	}
 	p.s.setKnown(p.spec.Name, l)
 	p.set(func(st *Status) {
-		st.State, st.Address, st.Data, st.Model = Loading, l.Listen, l.Data, l.Model
+		st.State, st.Address, st.Data, st.Model, st.Engine = Loading, l.Listen, l.Data, l.Model, l.Engine
 	})
 	return c.ready(ctx, l.Listen, deadline, func(reason string) {
 		p.set(func(st *Status) { st.Reason = reason })

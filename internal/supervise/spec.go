@@ -31,6 +31,8 @@ type Listening struct {
 	Data   string `json:"data,omitempty"` // address of its other listener, if it has one
 	PID    int    `json:"pid"`
 	Model  string `json:"model,omitempty"` // name for the table
+	// Engine says what computes, and why that.
+	Engine string `json:"engine,omitempty"`
 	// Refused is why the process ends instead of listening; the other fields are empty then.
 	Refused string `json:"refused,omitempty"`
 }
@@ -69,7 +71,8 @@ type Status struct {
 	Address    string // of its HTTP server; "" until it listens
 	Data       string
 	Model      string
-	PID        int // 0 while it does not run
+	Engine     string // as Listening.Engine
+	PID        int    // 0 while it does not run
 	Restarts   int
 }
 

@@ -43,9 +43,9 @@ function fleet(view) {
     : el("p", { class: "note" }, view.store_note);
   fill(byId("fleet"),
     column("gateway", worker({ name: "this gateway", up: true }, `version ${view.version}`)),
-    column("Encoders", ...view.encoders.map((w) => worker(w, w.modelled ? "modelled device" : "ready"))),
+    column("Encoders", ...view.encoders.map((w) => worker(w, w.backend || "ready"))),
     column("Store", card),
-    column("Prefill/Decode", ...view.prefills.map((w) => worker(w, `${w.running || 0} running, ${w.waiting || 0} waiting`))));
+    column("Prefill/Decode", ...view.prefills.map((w) => worker(w, `${w.running || 0} running, ${w.waiting || 0} waiting${w.backend ? ` · ${w.backend}` : ""}`))));
 }
 
 // What passes until each point of a trace.

@@ -81,6 +81,7 @@ func (e *Encoder) Spec() engine.EncoderSpec {
 	}
 	return engine.EncoderSpec{
 		Engine:      Name,
+		Backend:     engine.Backend{Name: Name},
 		Fingerprint: fmt.Sprintf("modelled-seed%d-%dx%d", e.cfg.Seed, e.cfg.Rows, e.cfg.Cols),
 		Model:       e.cfg.Model, Cols: e.cfg.Cols, DType: e.cfg.DType, MaxRows: rows,
 		Processing: embedding.Processing{Background: embedding.DefaultBackground}, Modelled: true,

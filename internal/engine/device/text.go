@@ -68,7 +68,7 @@ func NewText(cfg TextConfig) (*Text, error) {
 // Spec implements engine.Text.
 func (t *Text) Spec() engine.TextSpec {
 	return engine.TextSpec{
-		Engine: Name, Model: t.cfg.Model, Cols: t.cfg.Cols, DType: t.cfg.DType,
+		Engine: Name, Backend: engine.Backend{Name: Name}, Model: t.cfg.Model, Cols: t.cfg.Cols, DType: t.cfg.DType,
 		Context: t.cfg.Context, Vocab: vocab, PieceBytes: len(startText), Modelled: true,
 	}
 }

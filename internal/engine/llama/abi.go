@@ -123,7 +123,7 @@ func checkVersion(dir, got string) error {
 	if got == wantVersion {
 		return nil
 	}
-	return fmt.Errorf("llama: %s is llama.cpp %q, and this program is built for the structs of %q only; run `make deps`, or name the folder that it made", dir, got, wantVersion)
+	return fmt.Errorf("llama: %s is llama.cpp %q, and this program is built for the structs of %q only; run `make deps`, name the folder that it made, or build that version", dir, got, wantVersion)
 }
 
 // mismatch collects default values that are not as the pinned version has them.

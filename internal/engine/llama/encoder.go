@@ -60,6 +60,7 @@ func NewEncoder(lib *Library, cfg EncoderConfig) (*Encoder, error) {
 	e := &Encoder{turn: make(chan struct{}, 1), p: p}
 	e.spec = engine.EncoderSpec{
 		Engine:     lib.Identity(),
+		Backend:    lib.Backend(),
 		Model:      p.text.name,
 		Cols:       p.text.cols,
 		DType:      embedding.Float32,

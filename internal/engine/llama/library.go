@@ -13,12 +13,16 @@ import (
 	"sync"
 
 	"github.com/ebitengine/purego"
+
+	"afterimage/internal/engine"
 )
 
 // Library is the loaded native code. There is one in a process.
 type Library struct {
 	dir      string
 	identity string
+	backend  engine.Backend
+	use      []device // of a GPU; none where the CPU computes alone
 	c        llamaCalls
 	log      *nativeLog
 	logFunc  uintptr // the callback, as native code sees it
@@ -36,8 +40,8 @@ var loaded struct {
 }
 
 // Open loads the libraries of a folder that FindDir returned. Later calls with the same folder return
-// the same Library; another folder is an error.
-func Open(dir string) (*Library, error) {
+// the same Library; another folder is an error. What gpu allows is decided by the first call.
+func Open(dir string, gpu GPU) (*Library, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("llama: %w", err)
@@ -50,7 +54,7 @@ func Open(dir string) (*Library, error) {
 		}
 		return loaded.lib, nil
 	}
-	lib, err := load(dir)
+	lib, err := load(dir, gpu)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +62,7 @@ func Open(dir string) (*Library, error) {
 	return lib, nil
 }
 
-func load(dir string) (*Library, error) {
+func load(dir string, gpu GPU) (*Library, error) {
 	if err := CheckCPU(); err != nil {
 		return nil, err
 	}
@@ -85,13 +89,31 @@ func load(dir string) (*Library, error) {
 	}
 	// The back end is named, rather than searched for by the library, so that neither other files nor
 	// the environment can add one whose bits Identity does not cover.
+	file, err := l.openGPU(gpu)
+	if err != nil {
+		return nil, err
+	}
 	mark := l.log.mark()
 	if l.c.backendLoad(filepath.Join(dir, libCPU)) == 0 {
 		return nil, fmt.Errorf("llama: the CPU back end %s did not load: %s", filepath.Join(dir, libCPU), l.log.explain(mark))
 	}
 	l.c.backendInit()
+	return l, l.name(version, sum, file)
+}
+
+// name sets the identity. sum is that of the libraries without back ends of GPUs, file is the one in use, or "".
+func (l *Library) name(version, sum, file string) error {
 	l.identity = fmt.Sprintf("llama.cpp %s cpu %s", version, sum[:12])
-	return l, nil
+	if file == "" {
+		return nil
+	}
+	own, err := hashFile(file)
+	if err != nil {
+		return err
+	}
+	all := sha256.Sum256(append([]byte(sum), own[:]...))
+	l.identity = fmt.Sprintf("llama.cpp %s %s %s %s", version, l.backend.Name, hex.EncodeToString(all[:6]), l.backend.Device)
+	return nil
 }
 
 // setEnvironment sets what the libraries read when they are loaded. Waiting OpenMP threads would
@@ -135,14 +157,16 @@ func (l *Library) mtmd() (*mtmdCalls, error) {
 	return &l.m, l.mtmdErr
 }
 
-// Identity names library, version, back end and build. Equal identities compute equal bits: each
-// build has one code path per architecture and chooses nothing by the processor it finds.
+// Identity names library, version, back end and build, and of a GPU the device. On the CPU, equal identities
+// compute equal bits: each build has one code path per architecture and chooses nothing by the processor it finds.
+// The driver of a GPU has a say of its own.
 func (l *Library) Identity() string { return l.identity }
 
 // Dir returns the folder that the library was loaded from.
 func (l *Library) Dir() string { return l.dir }
 
-// hashLibraries returns the SHA-256, in hex, over names and contents of all shared objects in dir.
+// hashLibraries returns the SHA-256, in hex, over names and contents of all shared objects in dir, without those
+// of GPUs: what the CPU computes does not hang on whether they are there.
 func hashLibraries(dir string) (string, error) {
 	entries, err := os.ReadDir(dir) // sorted by name
 	if err != nil {
@@ -151,7 +175,7 @@ func hashLibraries(dir string) (string, error) {
 	h := sha256.New()
 	found := map[string]bool{}
 	for _, e := range entries {
-		if !strings.Contains(e.Name(), ".so") || e.IsDir() {
+		if !strings.Contains(e.Name(), ".so") || e.IsDir() || isGPULibrary(e.Name()) {
 			continue
 		}
 		f, err := os.Open(filepath.Join(dir, e.Name()))

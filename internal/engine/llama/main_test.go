@@ -47,7 +47,7 @@ func library(t *testing.T) *Library {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lib, err := Open(dir)
+	lib, err := Open(dir, GPUOff)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,16 +66,30 @@ type textModel struct {
 	name  string
 	// quantised: all large matrices are, so that the library computes one token and several alike.
 	quantised bool
+	layers    int // on a GPU
+	allLayers int
 }
 
-// loadText loads a text model; without weights it is only good for tokenizing and for mtmd.
-func (l *Library) loadText(path string, weights bool) (*textModel, error) {
+// loadText loads a text model with so many layers on the GPU, if there is one; negative is all. Without weights
+// it is only good for tokenizing and for mtmd.
+func (l *Library) loadText(path string, weights bool, layers int) (*textModel, error) {
 	f, err := openTextHeader(path)
 	if err != nil {
 		return nil, err
 	}
 	p := l.c.modelDefaults()
-	p.nGPULayers = 0 // the default asks for all
+	all := blocks(f) + 1 // the output counts as a layer
+	if layers = min(layers, all); layers < 0 {
+		layers = all
+	}
+	if !l.onGPU() || !weights {
+		layers = 0
+	}
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	list := l.deviceList(layers > 0)
+	pin.Pin(&list[0])
+	p.devices, p.nGPULayers = uintptr(unsafe.Pointer(&list[0])), int32(layers)
 	p.loadMode = loadMmap
 	if !weights {
 		// With anything but plain reads, no_alloc runs into an assertion that ends the process.
@@ -84,15 +98,41 @@ func (l *Library) loadText(path string, weights bool) (*textModel, error) {
 	mark := l.log.mark()
 	m := l.c.modelLoad(path, p)
 	if m == 0 {
-		return nil, fmt.Errorf("llama: text model %s did not load: %s", path, l.log.explain(mark))
+		return nil, fmt.Errorf("llama: text model %s did not load: %s%s", path, l.log.explain(mark), l.fewerLayers(layers))
 	}
 	vocab := l.c.modelVocab(m)
-	t := &textModel{lib: l, ptr: m, vocab: vocab, vocN: l.c.vocabSize(vocab), cols: int(l.c.modelRowWidth(m)), name: modelName(f), quantised: quantised(f)}
+	t := &textModel{lib: l, ptr: m, vocab: vocab, vocN: l.c.vocabSize(vocab), cols: int(l.c.modelRowWidth(m)), name: modelName(f), quantised: quantised(f), layers: layers, allLayers: all}
 	if t.vocN <= 0 || t.cols <= 0 {
 		t.free()
 		return nil, fmt.Errorf("llama: text model %s has %d tokens and rows of %d values: not a model that can answer", path, t.vocN, t.cols)
 	}
 	return t, nil
+}
+
+// blocks returns how many layers a text model says that it has.
+func blocks(f *gguf.File) int {
+	arch, _ := f.String("general.architecture")
+	n, _ := f.Uint(arch + ".block_count")
+	return int(min(n, 1<<16))
+}
+
+// deviceList is what native code takes for the devices of a model: addresses, ended by 0. An empty one is the CPU.
+func (l *Library) deviceList(gpu bool) []uintptr {
+	var list []uintptr
+	for _, d := range l.use {
+		if gpu {
+			list = append(list, d.ptr)
+		}
+	}
+	return append(list, 0)
+}
+
+// fewerLayers is the mend of a failure that the memory of a GPU may be the cause of.
+func (l *Library) fewerLayers(layers int) string {
+	if layers == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; with %d layers on %s: if its memory is too small, lower engine.gpu_layers, or set engine.gpu to %s", layers, l.backend.Device, GPUOff)
 }
 
 func (t *textModel) free() { t.lib.c.modelFree(t.ptr) }

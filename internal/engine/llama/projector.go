@@ -33,13 +33,16 @@ func (l *Library) loadProjector(path, textPath string, threads int) (*projector,
 	if err != nil {
 		return nil, err
 	}
-	text, err := l.loadText(textPath, false)
+	text, err := l.loadText(textPath, false, 0)
 	if err != nil {
 		return nil, err
 	}
 	p := c.defaults()
 	// A warm-up would encode a picture of full size before the Encoder is ready.
 	p.useGPU, p.printTimings, p.warmup, p.nThreads = 0, 0, 0, int32(threads)
+	if l.onGPU() {
+		p.useGPU = 1
+	}
 	mark := l.log.mark()
 	m := c.open(path, text.ptr, p)
 	if m == 0 {

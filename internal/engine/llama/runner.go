@@ -15,7 +15,8 @@ import (
 //
 // Native kernels for one token and for several differ in the last bits where weights are F32, F16 or
 // BF16. Such models decode one sequence per native call, so that a token does not depend on who decodes
-// beside it; of quantised weights all sequences share a call.
+// beside it; of quantised weights all sequences share a call. So they do on a GPU, whose kernels differ by the
+// number of tokens: there the last bits depend on the company, and on how a prompt is cut.
 type runner struct {
 	t     *Text
 	slot  *slot

@@ -28,7 +28,7 @@ type slot struct {
 	sequences int
 	batch     int // most entries of one native call
 	mrope     bool
-	together  bool // several sequences may share a call without a change of bits
+	together  bool // several sequences share a call; see runner
 
 	pin    runtime.Pinner
 	n      int // entries of the batch that is being made
@@ -53,13 +53,13 @@ func newSlot(m *textModel, cfg TextConfig) (*slot, error) {
 	mark := m.lib.log.mark()
 	c := m.lib.c.contextNew(m.ptr, p)
 	if c == 0 {
-		return nil, fmt.Errorf("llama: no context of %d x %d tokens for %s: %s; lower the context size or the number of slots",
-			cfg.Slots, cfg.ContextTokens, m.name, m.lib.log.explain(mark))
+		return nil, fmt.Errorf("llama: no context of %d x %d tokens for %s: %s; lower the context size or the number of slots%s",
+			cfg.Slots, cfg.ContextTokens, m.name, m.lib.log.explain(mark), m.lib.fewerLayers(m.layers))
 	}
 	rope := m.lib.c.modelRopeType(m.ptr)
 	s := &slot{
 		model: m, ctx: c, memory: m.lib.c.memory(c), sequences: cfg.Slots, batch: batch,
-		mrope: rope == ropeMRoPE || rope == ropeIMRoPE, together: m.quantised,
+		mrope: rope == ropeMRoPE || rope == ropeIMRoPE, together: m.quantised || m.layers > 0,
 		tokens: make([]int32, batch), pos: make([]int32, mropePlanes*batch),
 		nSeqID: make([]int32, batch), seqID: make([]*int32, batch), ids: make([]int32, batch), want: make([]int8, batch),
 	}

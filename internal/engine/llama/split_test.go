@@ -3,6 +3,7 @@
 package llama
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/gob"
@@ -40,6 +41,14 @@ const (
 // splitSizes are the pictures: tiny, square, wide and tall. The widest makes a Qwen2VL layout of more
 // rows than one batch holds.
 var splitSizes = []size{{1, 1}, {64, 64}, {200, 120}, {448, 448}, {640, 480}, {8000, 60}, {20, 2000}}
+
+// gpuSizes and gpuGenerate are what the driver in software is given of it.
+var gpuSizes = []size{{64, 64}, {200, 120}}
+
+const (
+	gpuGenerate = 6
+	gpuContext  = 512
+)
 
 // picture paints a picture that depends on its size alone.
 func picture(s size) media.Pixels {
@@ -99,6 +108,34 @@ func firstDifference(a, b result) int {
 	return min(len(a.Logits), len(b.Logits))
 }
 
+// envGPU says what a side may compute with; "" is the CPU.
+const envGPU = "AFTERIMAGE_TEST_GPU"
+
+// sideSizes and sideTokens are less on a GPU that is a driver in software.
+func sideSizes() []size {
+	if sideGPU() == GPUOff {
+		return splitSizes
+	}
+	return gpuSizes
+}
+
+func sideTokens() int {
+	if sideGPU() == GPUOff {
+		return nGenerate
+	}
+	return gpuGenerate
+}
+
+// sideContext is the context, 0 for the default.
+func sideContext() int {
+	if sideGPU() == GPUOff {
+		return 0
+	}
+	return gpuContext
+}
+
+func sideGPU() GPU { return cmp.Or(GPU(os.Getenv(envGPU)), GPUOff) }
+
 // side prepares this test binary to run as one side, for at most a minute.
 func side(t *testing.T, name, text, projector string) *exec.Cmd {
 	t.Helper()
@@ -137,15 +174,17 @@ func decode(t *testing.T, cmd *exec.Cmd, into any) {
 	}
 }
 
+// sides are what a child process can be.
+var sides = map[string]func(lib *Library, text, projector string) error{"whole": wholeSide, "encode": encodeSide, "text": textSide}
+
 // runSide is main of a child process.
 func runSide(name string) int {
-	sides := map[string]func(*Library, string, string) error{"whole": wholeSide, "encode": encodeSide, "text": textSide}
 	err := func() error {
 		dir, err := libraryDir()
 		if err != nil {
 			return err
 		}
-		lib, err := Open(dir)
+		lib, err := Open(dir, sideGPU())
 		if err != nil {
 			return err
 		}
@@ -165,8 +204,8 @@ func wholeSide(lib *Library, text, projector string) error {
 	}
 	defer w.free()
 	var out []result
-	for _, s := range splitSizes {
-		r, err := w.run(promptBefore, picture(s), promptAfter, nGenerate)
+	for _, s := range sideSizes() {
+		r, err := w.run(promptBefore, picture(s), promptAfter, sideTokens())
 		if err != nil {
 			return fmt.Errorf("%v: %w", s, err)
 		}
@@ -182,7 +221,7 @@ func encodeSide(lib *Library, text, projector string) error {
 		return err
 	}
 	defer e.Close()
-	for _, s := range splitSizes {
+	for _, s := range sideSizes() {
 		layout, err := e.Layout(context.Background(), s.width, s.height)
 		if err != nil {
 			return err
@@ -207,15 +246,19 @@ func encodeSide(lib *Library, text, projector string) error {
 
 // textSide reads objects and answers the prompt with each in the place of the picture.
 func textSide(lib *Library, text, _ string) error {
-	x, err := NewText(lib, TextConfig{Model: text})
+	x, err := NewText(lib, TextConfig{Model: text, ContextTokens: sideContext(), GPULayers: -1})
 	if err != nil {
 		return err
 	}
 	defer x.Close()
-	sched := batch.New(x.Runner(), batch.Config{StepTokens: 100})
+	step := 100
+	if lib.onGPU() {
+		step = 1 << 20 // where the sums hang on how a prompt is cut, it is cut as the whole is
+	}
+	sched := batch.New(x.Runner(), batch.Config{StepTokens: step})
 	defer sched.Close()
 	var out []result
-	for range splitSizes {
+	for range sideSizes() {
 		var n uint64
 		if err := binary.Read(os.Stdin, binary.LittleEndian, &n); err != nil {
 			return err
@@ -258,7 +301,7 @@ func answer(x *Text, sched *batch.Scheduler, meta embedding.Meta, payload []byte
 	parts := []batch.Part{{Tokens: before}, {Layout: meta.Layout, Data: payload}, {Tokens: after}}
 	err = sched.Ask(context.Background(), parts, func(l []float32) (int32, bool, error) {
 		tok := r.take(l)
-		return tok, len(r.Tokens) < nGenerate, nil
+		return tok, len(r.Tokens) < sideTokens(), nil
 	})
 	return r, err
 }

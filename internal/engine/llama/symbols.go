@@ -14,6 +14,12 @@ type llamaCalls struct {
 	version        func() string
 	backendInit    func()
 	backendLoad    func(path string) uintptr
+	deviceCount    func() uint64
+	deviceGet      func(uint64) uintptr
+	deviceType     func(uintptr) int32
+	deviceName     func(uintptr) *byte
+	deviceAbout    func(uintptr) *byte
+	deviceMemory   func(dev uintptr, free, total *uint64)
 	modelDefaults  func() modelParams
 	modelLoad      func(path string, p modelParams) cModel
 	modelFree      func(cModel)
@@ -51,6 +57,12 @@ func (c *llamaCalls) table() []symbol {
 		{"llama_version", &c.version},
 		{"llama_backend_init", &c.backendInit},
 		{"ggml_backend_load", &c.backendLoad},
+		{"ggml_backend_dev_count", &c.deviceCount},
+		{"ggml_backend_dev_get", &c.deviceGet},
+		{"ggml_backend_dev_type", &c.deviceType},
+		{"ggml_backend_dev_name", &c.deviceName},
+		{"ggml_backend_dev_description", &c.deviceAbout},
+		{"ggml_backend_dev_memory", &c.deviceMemory},
 		{"llama_model_default_params", &c.modelDefaults},
 		{"llama_model_load_from_file", &c.modelLoad},
 		{"llama_model_free", &c.modelFree},

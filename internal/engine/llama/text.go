@@ -34,6 +34,8 @@ type TextConfig struct {
 	Slots int
 	// Threads per native call; 0 means 1, which leaves the other cores to other roles.
 	Threads int
+	// GPULayers is how many layers are on the GPU, if the Library found one; negative is all of them.
+	GPULayers int
 	// BatchTokens is the largest native call; 0 means 512. A non-causal row part must fit into one.
 	BatchTokens int
 }
@@ -88,7 +90,7 @@ func NewText(lib *Library, cfg TextConfig) (*Text, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	model, err := lib.loadText(cfg.Model, true)
+	model, err := lib.loadText(cfg.Model, true, cfg.GPULayers)
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +108,13 @@ func NewText(lib *Library, cfg TextConfig) (*Text, error) {
 	}
 	t := &Text{model: model, tmpl: tmpl}
 	t.runner = newRunner(t, s)
+	on := lib.Backend()
+	if on.Device != "" {
+		on.Layers, on.AllLayers = model.layers, model.allLayers
+	}
 	t.spec = engine.TextSpec{
 		Engine:  lib.Identity(),
+		Backend: on,
 		Model:   model.name,
 		Cols:    model.cols,
 		DType:   embedding.Float32,

@@ -28,17 +28,20 @@ func newWhole(lib *Library, textPath, projectorPath string) (*whole, error) {
 	if _, err := open(filepath.Join(lib.dir, libMtmd), []symbol{{"mtmd_helper_eval_chunks", &w.eval}}); err != nil {
 		return nil, err
 	}
-	text, err := lib.loadText(textPath, true)
+	text, err := lib.loadText(textPath, true, -1)
 	if err != nil {
 		return nil, err
 	}
-	cfg := TextConfig{Slots: 1}
+	cfg := TextConfig{Slots: 1, ContextTokens: sideContext()}
 	cfg.setDefaults(0)
 	if w.slot, err = newSlot(text, cfg); err != nil {
 		return nil, err
 	}
 	p := calls.defaults()
 	p.useGPU, p.printTimings, p.warmup, p.nThreads = 0, 0, 0, 1
+	if lib.onGPU() {
+		p.useGPU = 1
+	}
 	w.p = &projector{lib: lib, c: calls, text: text, ptr: calls.open(projectorPath, text.ptr, p)}
 	if w.p.ptr == 0 {
 		return nil, fmt.Errorf("no projector %s", projectorPath)
