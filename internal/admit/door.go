@@ -79,7 +79,7 @@ func (d *Door) pass(w http.ResponseWriter, r *http.Request, route Route, next ht
 			refuse(w, err)
 			return
 		}
-		p.who = key.Tenant
+		p.who, p.admin = key.Tenant, key.Admin
 	}
 	r.Header.Del("Authorization") // nobody behind has any use for it
 	if !route.Work {

@@ -27,7 +27,8 @@ var kindNames = [...]string{"text", "images"}
 type Pass struct {
 	door  *Door
 	who   *tenant.Tenant // nil without keys
-	lease *tenant.Lease  // nil without keys
+	admin bool
+	lease *tenant.Lease // nil without keys
 }
 
 type passKey struct{}
@@ -44,6 +45,11 @@ func (p *Pass) Tenant() string {
 		return ""
 	}
 	return p.who.Name
+}
+
+// Sees says whether the client may read what is left of a request of a tenant: its own, or with an admin key any.
+func (p *Pass) Sees(tenant string) bool {
+	return p == nil || p.who == nil || p.admin || p.who.Name == tenant
 }
 
 // Salt keeps what the request leaves behind from requests of other salts; own is the salt that the request itself

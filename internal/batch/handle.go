@@ -32,6 +32,8 @@ type Request struct {
 	Prompt []Segment // not empty; the last is text
 	// Names are the full names of the embeddings, by item: equal names mean equal rows.
 	Names []string
+	// Scope is whose prompts this one may share its beginning with: those of the same scope.
+	Scope string
 	// Cells is what the prompt takes at most, embeddings included.
 	Cells int
 	// Next picks a token from the logits after the prompt, and then after each token that it picked,
@@ -102,6 +104,7 @@ type job struct {
 	h      *Handle
 	next   func([]float32) (int32, bool, error)
 	prompt prompt
+	scope  string
 	block  int // entries that a lone request computes in one call
 	max    int // cells that the prompt takes at most
 	over   bool

@@ -121,6 +121,7 @@ func (p *prompt) run(i int) (from, to int, complete bool) {
 
 // record is what a sequence holds: the units that a request computed in it.
 type record struct {
+	scope string // of that request
 	units []unit
 	cells int
 	used  int // step of its last use

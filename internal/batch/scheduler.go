@@ -80,7 +80,7 @@ func (s *Scheduler) Submit(r Request) (*Handle, error) {
 	case r.Cells >= min(s.lim.Context, s.lim.Cells):
 		return nil, fmt.Errorf("%w: a prompt of %d in %d", engine.ErrContextFull, r.Cells, min(s.lim.Context, s.lim.Cells))
 	}
-	j := &job{seq: -1, next: r.Next, max: r.Cells, block: s.lim.Batch}
+	j := &job{seq: -1, scope: r.Scope, next: r.Next, max: r.Cells, block: s.lim.Batch}
 	j.prompt = prompt{segments: r.Prompt, names: r.Names, items: make([]*item, len(r.Names))}
 	h := &Handle{s: s, j: j, done: make(chan struct{}), free: make(chan struct{})}
 	j.h = h
@@ -173,7 +173,7 @@ func (s *Scheduler) release(j *job) {
 	}
 	units := slices.Clip(j.prompt.units[:j.done])
 	cells, pos := measure(units)
-	rec := record{units: units, cells: cells, used: s.step}
+	rec := record{scope: j.scope, units: units, cells: cells, used: s.step}
 	if !s.run.Truncate(j.seq, pos, cells) {
 		rec = record{}
 	}

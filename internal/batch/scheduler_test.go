@@ -333,3 +333,48 @@ func TestEndings(t *testing.T) {
 		t.Errorf("after Close: %v", err)
 	}
 }
+
+// S08: prompts of one scope share their beginnings, those of two share nothing, whether the other has ended or
+// is at work.
+func TestScopesShareNothing(t *testing.T) {
+	s := newScheduler(t, newModel(t, 4, 512, 0).Runner(), Config{})
+	prompt := []Segment{{Tokens: words(5, 60), Item: -1}}
+	submit := func(scope string, next func([]float32) (int32, bool, error)) int {
+		t.Helper()
+		h, err := s.Submit(Request{Prompt: prompt, Scope: scope, Cells: 60, Next: next})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-h.Done()
+		return h.Cached()
+	}
+	within := func(scope string) int {
+		r := &reader{n: 3}
+		return submit(scope, r.next)
+	}
+	if n := within("a"); n != 0 {
+		t.Errorf("the first: %d cells reused", n)
+	}
+	for _, other := range []string{"b", "", "A", "a "} {
+		if n := within(other); n != 0 {
+			t.Errorf("scope %q: %d cells of another's reused", other, n)
+		}
+		if n := within(other); n < 50 {
+			t.Errorf("scope %q again: %d cells reused", other, n)
+		}
+	}
+	var beside *Handle
+	r, second := &reader{n: 20}, &reader{n: 3}
+	submit("at work", func(logits []float32) (int32, bool, error) {
+		if beside == nil {
+			var err error
+			if beside, err = s.Submit(Request{Prompt: prompt, Scope: "beside", Cells: 60, Next: second.next}); err != nil {
+				return 0, false, err
+			}
+		}
+		return r.next(logits)
+	})
+	if <-beside.Done(); beside.Cached() != 0 || beside.Err() != nil {
+		t.Errorf("beside one at work: %d cells reused, %v", beside.Cached(), beside.Err())
+	}
+}

@@ -49,11 +49,15 @@ const worthIt = 16
 // start is what a sequence offers to a job: units that it need not compute.
 type start struct{ seq, units, cells, pos int }
 
-// startIn returns what sequence i offers to j. Of one in use, what is computed so far counts.
+// startIn returns what sequence i offers to j: nothing if it is of another scope. Of one in use, what is computed
+// so far counts.
 func (s *Scheduler) startIn(i int, j *job) start {
-	units := s.records[i].units
+	units, scope := s.records[i].units, s.records[i].scope
 	if k := s.seqs[i]; k != nil {
-		units = k.prompt.units[:k.done]
+		units, scope = k.prompt.units[:k.done], k.scope
+	}
+	if scope != j.scope {
+		return start{seq: i}
 	}
 	m := j.prompt.common(units, s.lim.Batch)
 	cells, pos := measure(units[:m])

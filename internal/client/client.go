@@ -25,6 +25,7 @@ import (
 type Client struct {
 	Base string // e.g. "http://127.0.0.1:8000"
 	HTTP *http.Client
+	Key  string // API key; "" sends none
 }
 
 // Question is one user turn: pictures, then text.
@@ -87,6 +88,7 @@ func (c *Client) Ask(ctx context.Context, q Question, text func(string)) (Answer
 		return Answer{}, err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	c.authorize(req)
 	if q.Encoder != "" {
 		req.Header.Set(control.HeaderEncoder, q.Encoder)
 	}
@@ -104,6 +106,13 @@ func (c *Client) Ask(ctx context.Context, q Question, text func(string)) (Answer
 		return a, err
 	}
 	return a, c.trace(ctx, resp.Header.Get(control.HeaderTrace), &a)
+}
+
+// authorize adds the key.
+func (c *Client) authorize(req *http.Request) {
+	if c.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Key)
+	}
 }
 
 func (q Question) body() ([]byte, error) {
@@ -207,6 +216,7 @@ func (c *Client) Trace(ctx context.Context, name string) (t control.Trace, err e
 	if err != nil {
 		return t, err
 	}
+	c.authorize(req)
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
 		return t, fmt.Errorf("no trace from %s: %w", c.Base, err)

@@ -34,6 +34,7 @@ func (c *Client) Warm(ctx context.Context, model string, urls []string) ([]contr
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	c.authorize(req)
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("no answer from %s: %w", c.Base, err)

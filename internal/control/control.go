@@ -35,6 +35,9 @@ const (
 	HeaderEncoder = "X-Afterimage-Encoder"
 	// HeaderPrefill picks a P/D in the same way.
 	HeaderPrefill = "X-Afterimage-Prefill"
+	// HeaderScope, sent by a gateway to a P/D, is a salt in hex: only prompts of one salt share what was computed
+	// for their beginnings.
+	HeaderScope = "X-Afterimage-Scope"
 	// HeaderItems, in P/D's answer, is a JSON list of Arrival.
 	HeaderItems = "X-Afterimage-Items"
 	// HeaderTrace, in the gateway's answer, is the random name under which it shows the trace.

@@ -5,6 +5,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"afterimage/internal/admit"
 	"afterimage/internal/control"
 	"afterimage/internal/openai"
 	"afterimage/internal/proxy"
@@ -192,6 +194,10 @@ func (g *Gateway) chat(ctx context.Context, req *request, out *proxy.Reply, pd w
 	if attempt != "" {
 		hr.Header.Set(control.HeaderPrepare, attempt)
 	}
+	if len(req.salt) > 0 {
+		hr.Header.Set(control.HeaderScope, hex.EncodeToString(req.salt))
+	}
+	admit.TellTimeout(hr)
 	resp, err := g.client.Do(hr)
 	if err != nil {
 		return g.broken(ctx, pd, err)

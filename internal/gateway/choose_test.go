@@ -47,7 +47,8 @@ func talk(t *testing.T, salt string, turns ...string) *request {
 	if req.scan, err = openai.Scan([]byte(body.String()), openai.ScanLimits{MaxImages: 9}); err != nil {
 		t.Fatal(err)
 	}
-	req.blocks = blocks(req, []byte(salt))
+	req.salt = []byte(salt)
+	req.blocks = blocks(req)
 	return req
 }
 
@@ -163,7 +164,7 @@ func TestBlocksAreOfTheConversation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return blocks(&request{scan: scan}, nil)
+		return blocks(&request{scan: scan})
 	}
 	a := of(`{"model":"m","messages":[{"role":"user","content":"` + long + `"}]}`)
 	b := of(`{"temperature":0.5, "messages" : [{"role":"user","content":"` + long + `"}] , "model":"m"}`)
@@ -184,7 +185,7 @@ func BenchmarkChoose(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		req := &request{scan: scan}
-		req.blocks = blocks(req, nil)
+		req.blocks = blocks(req)
 		_, done, err := c.prefill(snap, req, "k", past)
 		if err != nil {
 			b.Fatal(err)

@@ -122,7 +122,7 @@ func (g *Gateway) await(ctx context.Context, req *request, b *batch, done chan s
 // encodeRequest returns the request of an encode call for the picked orders. Its body has a share of the
 // memory that they lie in.
 func encodeRequest(ctx context.Context, e worker, req *request, pick []order, force bool) (*http.Request, error) {
-	head := control.EncodeRequest{Request: req.id, Force: force}
+	head := control.EncodeRequest{Request: req.id, Force: force, Tenant: req.pass.Tenant()}
 	var files [][]byte
 	for _, o := range pick {
 		m := req.images[o.image]

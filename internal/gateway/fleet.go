@@ -181,6 +181,9 @@ func (f *fleet) ask(ctx context.Context, url string) (control.Announcement, erro
 		return a, proxy.Plain(err)
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusUnauthorized {
+		return a, fmt.Errorf("%s answered %s: its fleet.token is not that of this gateway", control.PathWorker, resp.Status)
+	}
 	if resp.StatusCode != http.StatusOK {
 		return a, fmt.Errorf("%s answered %s", control.PathWorker, resp.Status)
 	}

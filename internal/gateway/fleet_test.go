@@ -88,7 +88,7 @@ func TestModels(t *testing.T) {
 func TestTraces(t *testing.T) {
 	ts := newTraces(3)
 	for _, name := range []string{"a", "b", "c", "d"} {
-		ts.begin(name, "the same")
+		ts.begin(name, "the same", "")
 	}
 	for name, want := range map[string]bool{"a": false, "b": true, "c": true, "d": true, "": false} {
 		if _, ok := ts.get(name); ok != want {
@@ -99,12 +99,12 @@ func TestTraces(t *testing.T) {
 		t.Error("a client's name for its request finds a trace")
 	}
 	for i := range 100 {
-		ts.begin(fmt.Sprint(i), "")
+		ts.begin(fmt.Sprint(i), "", "")
 	}
 	if len(ts.byName) != 3 {
 		t.Errorf("%d traces kept, want 3", len(ts.byName))
 	}
-	tr := ts.begin("x", "y")
+	tr := ts.begin("x", "y", "")
 	tr.attempt()
 	tr.item(&image{parts: []int{2, 0}, id: "i"}, "e", control.EncodedItem{Source: control.SourceStore})
 	tr.attempt() // forgets what the first attempt found

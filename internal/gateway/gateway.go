@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"afterimage/internal/admit"
 	"afterimage/internal/control"
 	"afterimage/internal/media"
 	"afterimage/internal/proxy"
@@ -23,8 +24,8 @@ type Config struct {
 	Version  string
 	Encoders []string // base URLs
 	Prefills []string // base URLs
-	// Salt goes into every identifier; equal on all gateways of a fleet, secret towards clients.
-	Salt []byte
+	// Token is what workers ask for; "" sends none.
+	Token string
 
 	MaxBodyBytes int64
 	// BodyGrace is how long a body may take to come to a decent pace (64 KiB/s); 0 stands for 10 s.
@@ -81,7 +82,7 @@ const workerIdle = 30 * time.Second
 // New returns a gateway that knows no worker yet; Start begins to probe.
 func New(cfg Config) *Gateway {
 	cfg.MaxRequestImageBytes = cmp.Or(cfg.MaxRequestImageBytes, cfg.MaxBodyBytes)
-	client := proxy.NewClient(workerIdle)
+	client := admit.WithToken(proxy.NewClient(workerIdle), cfg.Token)
 	m := newMetrics(cfg.Registry)
 	g := &Gateway{
 		cfg: cfg, client: client, fleet: newFleet(cfg, client), geo: newGeometry(),

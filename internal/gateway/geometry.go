@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"sync"
 
+	"afterimage/internal/admit"
 	"afterimage/internal/control"
 )
 
@@ -105,6 +106,7 @@ func (g *Gateway) call(ctx context.Context, w worker, path string, body, answer 
 
 // do sends req to w and decodes its answer.
 func (g *Gateway) do(req *http.Request, w worker, answer any) error {
+	admit.TellTimeout(req)
 	ctx, done := g.fleet.silence.call(req.Context(), w.URL)
 	defer done()
 	resp, err := g.client.Do(req.WithContext(ctx))

@@ -177,7 +177,7 @@ func (g *Gateway) named(ctx context.Context, e worker, req *request) (*request, 
 		if e.Seen.VLLM != nil { // vLLM has no salt
 			m.id = e.Seen.VLLM.Identifier(m.file, m.info.RGB)
 		} else {
-			m.id = embedding.NewIdentifier(m.digest, *e.Seen.Processing, m.info.Alpha, g.cfg.Salt)
+			m.id = embedding.NewIdentifier(m.digest, *e.Seen.Processing, m.info.Alpha, req.salt)
 		}
 		m.key = e.Seen.Namespace.Key(m.id)
 		m.held = g.stored.has(m.key)

@@ -30,7 +30,7 @@ func TestClientsSeeNoAddresses(t *testing.T) {
 		"ours":        errors.New("BUG at 10.0.0.7:8100"),
 		"gone":        fmt.Errorf("%w: 10.0.0.7:8100", context.Canceled),
 	} {
-		tr := newTraces(1).begin("t", "r")
+		tr := newTraces(1).begin("t", "r", "")
 		tr.end(503, err)
 		e := openai.AsError(clientError(err))
 		for _, text := range []string{e.Message, tr.copy().Error} {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"afterimage/internal/admit"
 	"afterimage/internal/control"
 	"afterimage/internal/media"
 	"afterimage/internal/openai"
@@ -30,6 +31,9 @@ type request struct {
 	blocks []uint64      // what the prompt begins with, see route.Prompt
 	trace  *trace
 	start  time.Time
+	pass   *admit.Pass
+	salt   []byte // of its tenant and its own
+	leave  func() // gives up its place among the requests in work; nil while it has none
 }
 
 // reader takes a request's body in.
@@ -47,12 +51,19 @@ func (g *Gateway) answer(w http.ResponseWriter, r *http.Request, read reader) {
 	req := &request{path: r.URL.Path, id: proxy.RequestID(r.Header.Get(control.HeaderRequestID), secret), start: time.Now(), forced: readForced(r.Header.Get(control.HeaderEncoder)), pd: r.Header.Get(control.HeaderPrefill)}
 	w.Header().Set(control.HeaderRequestID, req.id)
 	w.Header().Set(control.HeaderTrace, secret)
-	req.trace = g.traces.begin(secret, req.id)
+	req.pass = admit.From(r.Context())
+	req.trace = g.traces.begin(secret, req.id, req.pass.Tenant())
 	end := g.metrics.Begin()
 	out := proxy.NewReply(w, g.cfg.WriteTimeout)
 	err := read(w, r, req)
+	if ctx := r.Context(); err != nil && ctx.Err() == context.DeadlineExceeded {
+		err = context.Cause(ctx) // whatever it was that did not come to an end in time
+	}
 	if err == nil {
 		err = g.serve(r.Context(), req, out)
+	}
+	if req.leave != nil {
+		req.leave()
 	}
 	req.buf.Release()
 	status := g.metrics.Finish(out, err, clientError, g.cfg.Logger.With("request", req.id))
@@ -105,15 +116,19 @@ func (g *Gateway) readChat(w http.ResponseWriter, r *http.Request, req *request)
 	if err := req.check(g.fleet.snapshot()); err != nil {
 		return err
 	}
+	if err := req.enter(r.Context()); err != nil {
+		return err
+	}
 	if len(req.scan.Media) == 0 {
 		req.body = body.Bytes()
-		req.blocks = blocks(req, g.cfg.Salt)
+		req.blocks = blocks(req)
 		return nil
 	}
 	if req.images, req.uses, err = g.loadImages(r.Context(), req.scan.Media); err != nil {
 		return err
 	}
-	req.blocks = blocks(req, g.cfg.Salt)
+	req.blocks = blocks(req)
+	req.pass.Images(fileBytes(req.images))
 	req.body = req.scan.Splice(func(i int) []byte {
 		return fmt.Appendf(nil, `{"type":%q,"index":%d}`, control.ItemPartType, i)
 	})
@@ -136,8 +151,8 @@ func (req *request) check(snap *snapshot) error {
 
 // blocks names the beginnings of a request's conversation. Conversations of different salts, which are those of
 // tenants that share nothing, have none in common.
-func blocks(req *request, salt []byte) []uint64 {
-	p := route.NewPrompt(salt)
+func blocks(req *request) []uint64 {
+	p := route.NewPrompt(req.salt)
 	req.scan.Walk(p.Text, func(i int) { p.Image(req.images[req.uses[i]].digest[:]) })
 	return p.Blocks()
 }

@@ -33,7 +33,7 @@ func TestEncodeCallHasShares(t *testing.T) {
 	defer encoder.Close()
 	g := New(Config{Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
 	defer g.Close()
-	req.trace = g.traces.begin("", req.id)
+	req.trace = g.traces.begin("", req.id, "")
 
 	f := func(answer int, ok bool, want int32) {
 		t.Helper()

@@ -26,7 +26,9 @@ func (g *Gateway) readText(w http.ResponseWriter, r *http.Request, req *request)
 	}
 	if bad == nil {
 		req.scan = &openai.Request{Stream: env.Stream}
-		req.scan.Model, bad = env.Model()
+		if req.scan.Model, bad = env.Model(); bad == nil {
+			req.scan.CacheSalt, bad = env.CacheSalt()
+		}
 	}
 	if bad != nil {
 		body.Release()
@@ -34,10 +36,16 @@ func (g *Gateway) readText(w http.ResponseWriter, r *http.Request, req *request)
 	}
 	req.trace.stage("read")
 	req.body = body.Bytes()
+	if err := req.check(g.fleet.snapshot()); err != nil {
+		return err
+	}
+	if err := req.enter(r.Context()); err != nil {
+		return err
+	}
 	if prompt := env.Raw("prompt"); len(prompt) > 0 {
-		p := route.NewPrompt(g.cfg.Salt)
+		p := route.NewPrompt(req.salt)
 		p.Text(prompt[:len(prompt)-1]) // a prompt that goes on ends elsewhere
 		req.blocks = p.Blocks()
 	}
-	return req.check(g.fleet.snapshot())
+	return nil
 }

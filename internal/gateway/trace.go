@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"afterimage/internal/admit"
 	"afterimage/internal/control"
 	"afterimage/internal/openai"
 )
@@ -21,6 +22,7 @@ type trace struct {
 	start    time.Time
 	number   uint64         // grows by one per request
 	ended    chan struct{}  // closed by end
+	tenant   string         // whose request it is
 	latest   *atomic.Uint64 // revision of all traces
 	revision atomic.Uint64  // of all traces, when this one changed last
 	mu       sync.Mutex     // guards t
@@ -131,8 +133,8 @@ func newTraces(n int) *traces {
 }
 
 // begin returns the trace of a new request, to be found under name, which is used once.
-func (ts *traces) begin(name, request string) *trace {
-	t := &trace{start: time.Now(), ended: make(chan struct{}), latest: &ts.revision, t: control.Trace{Request: request}}
+func (ts *traces) begin(name, request, tenant string) *trace {
+	t := &trace{tenant: tenant, start: time.Now(), ended: make(chan struct{}), latest: &ts.revision, t: control.Trace{Request: request}}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	ts.number++
@@ -160,7 +162,7 @@ const traceWait = 500 * time.Millisecond
 func (g *Gateway) serveTrace(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("trace")
 	t, ok := g.traces.get(name)
-	if !ok {
+	if !ok || !admit.From(r.Context()).Sees(t.tenant) {
 		openai.WriteError(w, &openai.Error{Status: http.StatusNotFound, Type: "NotFoundError", Param: "trace",
 			Message: "no trace " + name + ": the gateway remembers the latest 1024, each under the " + control.HeaderTrace + " of its answer"})
 		return

@@ -20,7 +20,7 @@ func TestViewTellsChangesAndNoSecrets(t *testing.T) {
 	g := &Gateway{fleet: &fleet{state: snapshot{Encoders: []worker{{URL: "http://10.9.8.7:1", Why: "dial 10.9.8.7:1: refused"}}}},
 		traces: newTraces(4), seen: newSeen()}
 	for n := range 6 {
-		tr := g.traces.begin(fmt.Sprint("secret-", n), "client-name")
+		tr := g.traces.begin(fmt.Sprint("secret-", n), "client-name", "")
 		tr.stage("read")
 		if n == 5 {
 			tr.end(400, errors.New("the words of the prompt"))

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"afterimage/internal/admit"
 	"afterimage/internal/control"
 	"afterimage/internal/openai"
 	"afterimage/internal/proxy"
@@ -32,6 +33,13 @@ func (g *Gateway) serveWarm(w http.ResponseWriter, r *http.Request) {
 		openai.WriteError(w, openai.AsError(clientError(err)))
 		return
 	}
+	pass := admit.From(r.Context())
+	leave, err := pass.Enter(r.Context(), admit.Images)
+	if err != nil {
+		openai.WriteError(w, openai.AsError(clientError(err)))
+		return
+	}
+	defer leave()
 	resp := control.WarmResponse{Items: make([]control.WarmItem, len(parts))}
 	left := &allowance{total: g.cfg.MaxRequestImageBytes}
 	var grp errgroup.Group
@@ -39,14 +47,14 @@ func (g *Gateway) serveWarm(w http.ResponseWriter, r *http.Request) {
 	for i, p := range parts {
 		grp.Go(func() error {
 			req := &request{id: id, scan: &openai.Request{Media: []openai.MediaPart{p}}, buf: proxy.NewBuffer(0), start: start,
-				forced: encoders.at(i), trace: &trace{start: start, ended: make(chan struct{}), latest: new(atomic.Uint64)}}
+				forced: encoders.at(i), pass: pass, salt: pass.Salt(""), trace: &trace{start: start, ended: make(chan struct{}), latest: new(atomic.Uint64)}}
 			err := g.warm(r.Context(), req, left)
 			resp.Items[i] = warmItem(i, req, err)
 			return nil // items fail alone
 		})
 	}
 	_ = grp.Wait()
-	if r.Context().Err() != nil {
+	if r.Context().Err() == context.Canceled {
 		return // nobody listens
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -88,6 +96,7 @@ func (g *Gateway) warm(ctx context.Context, req *request, left *allowance) error
 		return partError(req.scan.Media[0], err)
 	}
 	m.parts = []int{0}
+	req.pass.Images(int64(len(m.file)))
 	req.images = []*image{m}
 	past := newHistory()
 	for n := 0; ; n++ {

@@ -13,6 +13,9 @@ const (
 type Options struct {
 	Model string
 	User  string
+	// CacheSalt is part of what a prompt must have in common with an earlier one to share with it; "" if there is none.
+	CacheSalt string
+
 	Sampling
 	N            int // answers wanted
 	MaxTokens    int // upper limit of the tokens of each; 0 if the client set none
@@ -121,6 +124,9 @@ func (c *Options) read(f fields) (err error) {
 		return err
 	}
 	if c.User, err = f.str("user"); err != nil {
+		return err
+	}
+	if c.CacheSalt, err = f.cacheSalt(); err != nil {
 		return err
 	}
 	if c.Stream, err = f.boolean("stream"); err != nil {

@@ -57,6 +57,11 @@ func ReadEnvelope(src Source, maxMedia int, newTap func() Tap) (*Envelope, error
 // Body returns the body as the client sent it.
 func (e *Envelope) Body() []byte { return e.body }
 
+// CacheSalt returns the client's salt, "" if it gave none.
+func (e *Envelope) CacheSalt() (string, error) {
+	return fields{"cache_salt": e.Raw("cache_salt")}.cacheSalt()
+}
+
 // Raw returns the value of a top-level member, nil if it is absent.
 func (e *Envelope) Raw(name string) []byte {
 	for _, m := range e.members {

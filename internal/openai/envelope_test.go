@@ -132,7 +132,9 @@ func TestPart(t *testing.T) {
 	f(p, "v", "n", `{"type":"image_url","image_url":{"url":"v","detail":"low"} ,"uuid":"n"}`)
 	f(`{"uuid":null,"type":"image_url","image_url":"u"}`, "v", "n", `{"uuid":"n","type":"image_url","image_url":"v"}`)
 	f(`{"type":"image_url","image_url":"u","uuid":7}`, "v", "n", `{"type":"image_url","image_url":"v","uuid":"n"}`)
-	f(`{"type":"image_url","image_url":"u","uuid":"mine"}`, "", "n", `{"type":"image_url","image_url":"u","uuid":"mine"}`)
+	f(`{"type":"image_url","image_url":"u","uuid":"mine"}`, "", "", `{"type":"image_url","image_url":"u","uuid":"mine"}`)
+	f(`{"type":"image_url","image_url":"u","uuid":"mine"}`, "", "n", `{"type":"image_url","image_url":"u","uuid":"n"}`)
+	f(`{"uuid":"mine","type":"image_url"}`, "", "n", `{"uuid":"n","type":"image_url"}`)
 }
 
 // TestBrokenSource: why a body did not come goes before what it lacks.

@@ -33,6 +33,19 @@ func (f fields) str(name string) (string, error) {
 	return v, nil
 }
 
+// cacheSalt reads a client's salt, by vLLM's rule.
+func (f fields) cacheSalt() (string, error) {
+	raw := f.raw("cache_salt")
+	if raw == nil {
+		return "", nil
+	}
+	v, ok := decodeString(raw)
+	if !ok || v == "" {
+		return "", badParam("cache_salt", "Parameter 'cache_salt' must be a non-empty string if provided.")
+	}
+	return v, nil
+}
+
 // boolean reads true or false; absent is false.
 func (f fields) boolean(name string) (bool, error) { return decodeBool(f.raw(name), name) }
 

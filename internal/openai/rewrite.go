@@ -76,7 +76,7 @@ func (e *Envelope) appendMember(out [][]byte, m member, part func(int) [][]byte)
 }
 
 // Part returns media part i, in pieces, with url (a JSON string in pieces) in the place of its URL unless it is
-// nil, and with the name uuid unless that is "" or the client gave it a name.
+// nil, and with the name uuid, in the place of the client's, unless that is "".
 func (e *Envelope) Part(i int, url [][]byte, uuid string) [][]byte {
 	p := &e.Media[i]
 	var out [][]byte
@@ -86,7 +86,7 @@ func (e *Envelope) Part(i int, url [][]byte, uuid string) [][]byte {
 		from = s.end
 	}
 	var name []byte
-	if uuid != "" && p.UUID == "" {
+	if uuid != "" && p.UUID != uuid {
 		name = AppendString(nil, uuid)
 	}
 	inPlace := name != nil && p.uuid.end > 0 // null, or of no use

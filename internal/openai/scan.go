@@ -21,10 +21,12 @@ type ScanLimits struct {
 // Request is what the gateway needs to know of a body. It refers to the body, which must not change
 // while the Request is in use.
 type Request struct {
-	Model  string // "" if absent: the server's only model
-	User   string
-	Stream bool
-	N      int // choices asked for; 1 if absent
+	Model string // "" if absent: the server's only model
+	User  string
+	// CacheSalt keeps what the request leaves behind from requests with another one; "" if it names none.
+	CacheSalt string
+	Stream    bool
+	N         int // choices asked for; 1 if absent
 	// IncludeUsage says that the stream is to end with a chunk of usage.
 	IncludeUsage bool
 	Messages     int         // how many there are
@@ -84,6 +86,9 @@ func (r *Request) read(top fields) (err error) {
 		return err
 	}
 	if r.User, err = top.str("user"); err != nil {
+		return err
+	}
+	if r.CacheSalt, err = top.cacheSalt(); err != nil {
 		return err
 	}
 	if r.Stream, err = top.boolean("stream"); err != nil {

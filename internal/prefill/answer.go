@@ -23,7 +23,8 @@ type answer struct {
 	prompts []promptOf
 	entry   *prepared
 	id      string
-	text    bool // it is one of the completions API
+	text    bool   // it is one of the completions API
+	scope   string // of what its prompt may share
 	start   time.Time
 	stream  *openai.ChunkWriter // set once the first byte is about to go out
 	usage   openai.Usage
@@ -87,7 +88,7 @@ func (a *answer) run(ctx context.Context, w http.ResponseWriter) error {
 
 // request is a prompt as the scheduler wants it.
 func (a *answer) request(pr promptOf) batch.Request {
-	r := batch.Request{Cells: pr.length}
+	r := batch.Request{Cells: pr.length, Scope: a.scope}
 	for _, s := range pr.segments {
 		seg := batch.Segment{Tokens: s.tokens, Item: -1}
 		if s.item >= 0 {

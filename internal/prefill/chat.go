@@ -60,7 +60,14 @@ func (p *Prefill) serveChat(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a := newAnswer(p, &chat.Options, []promptOf{{pr, n}}, entry, start, openai.CompletionID(r.Header.Get(control.HeaderRequestID)))
+	a.scope = scopeOf(r, &chat.Options)
 	p.finish(w, a, a.run(r.Context(), w))
+}
+
+// scopeOf names those with whom a request's prompts may share their beginnings. Behind the hex digits of the
+// gateway's header no client's salt can be taken for the scope of another tenant.
+func scopeOf(r *http.Request, opts *openai.Options) string {
+	return r.Header.Get(control.HeaderScope) + "/" + opts.CacheSalt
 }
 
 // finish counts a request's outcome and reports an error in the shape that still fits.

@@ -27,6 +27,7 @@ func (p *Prefill) serveText(w http.ResponseWriter, r *http.Request) {
 		p.finish(w, nil, err)
 		return
 	}
+	a.scope = scopeOf(r, a.opts)
 	p.finish(w, a, a.run(r.Context(), w))
 }
 

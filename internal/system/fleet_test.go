@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"afterimage/internal/admin"
+	"afterimage/internal/admit"
 	"afterimage/internal/arena"
 	"afterimage/internal/cache"
 	"afterimage/internal/client"
@@ -72,6 +73,11 @@ type options struct {
 	text func(engine.Text) engine.Text
 	// gateway changes the gateway's configuration.
 	gateway func(*gateway.Config)
+	// door, when set, stands before the gateway, whose fleet admin may look at.
+	door  *admit.Config
+	admin string
+	// token is what workers ask for; "" is none.
+	token string
 	// denyPrivate has the gateway fetch from public addresses only, as it does by default.
 	denyPrivate bool
 }
@@ -86,7 +92,8 @@ type fleet struct {
 	socket    string       // of the Store
 	gateway   *node
 	client    *client.Client
-	ready     func() error // the gateway's own word
+	admin     map[string]string // header of requests that look at the fleet
+	ready     func() error      // the gateway's own word
 	ns        embedding.Namespace
 	// stopStore ends the Store; it may be called before the test ends.
 	stopStore func()
@@ -131,11 +138,16 @@ func (f *fleet) startGateway(t *testing.T, encoders []string, o options) {
 	if o.gateway != nil {
 		o.gateway(&cfg)
 	}
+	cfg.Token = o.token
 	g := gateway.New(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	g.Start(ctx)
 	mux := admin.Mux(admin.Role{Name: "gateway", Version: "test", Registry: reg, Ready: g.Ready})
 	g.Routes(mux)
+	if o.door != nil {
+		mux = behind(admit.New(*o.door).Wrap(mux))
+		f.admin = map[string]string{"Authorization": "Bearer " + o.admin}
+	}
 	f.gateway = newNode(mux, reg)
 	f.client = &client.Client{Base: f.gateway.URL, HTTP: f.gateway.Client()}
 	f.ready = g.Ready

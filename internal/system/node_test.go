@@ -41,6 +41,21 @@ func newNode(mux *http.ServeMux, reg *prometheus.Registry) *node {
 	return n
 }
 
+// behind returns a mux of everything that h serves.
+func behind(h http.Handler) *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("/", h)
+	return mux
+}
+
+// tokens is the list of those that a worker takes.
+func tokens(token string) []string {
+	if token == "" {
+		return nil
+	}
+	return []string{token}
+}
+
 // fail has f see every request first; f returns true when it has answered.
 func (n *node) fail(f hook) { n.broken.Store(&f) }
 

@@ -240,7 +240,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/v1/chat/completions", `{"detail":"Method Not Allowed"}`, 405},
 		{"DELETE", "/v1/models", `{"detail":"Method Not Allowed"}`, 405},
 		{"POST", "/v1/traces/x", `{"detail":"Method Not Allowed"}`, 405},
-		{"POST", "/v1/completions", `{"detail":"Not Found"}`, 404},
+		{"POST", "/v1/embeddings", `{"detail":"Not Found"}`, 404},
 		{"GET", "/", `{"detail":"Not Found"}`, 404},
 		{"POST", "/v1/prepare", `{"detail":"Not Found"}`, 404},
 		{"POST", "/v1/encode", `{"detail":"Not Found"}`, 404},

@@ -22,11 +22,9 @@ type seen struct {
 // seen lists the workers as the gateway sees them, Encoders first.
 func (f *fleet) seen(t *testing.T) []seen {
 	t.Helper()
-	resp := must[*http.Response](t)(f.gateway.Client().Get(f.gateway.URL + "/v1/fleet"))
-	defer resp.Body.Close()
 	var all struct{ Encoders, Prefills []seen }
-	if err := json.NewDecoder(resp.Body).Decode(&all); err != nil {
-		t.Fatal(err)
+	if got := f.send(t, http.MethodGet, "/v1/fleet", f.admin, nil); json.Unmarshal([]byte(got.body), &all) != nil {
+		t.Fatalf("%d %s", got.status, got.body)
 	}
 	return append(all.Encoders, all.Prefills...)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"afterimage/internal/admit"
 	"afterimage/internal/arena"
 	"afterimage/internal/cache"
 	"afterimage/internal/embedding"
@@ -98,7 +99,7 @@ func (f *fleet) startEncoder(t *testing.T, name, socket string, o options) *enc 
 	}))
 	mux := http.NewServeMux()
 	e.Routes(mux)
-	n := &enc{node: newNode(mux, reg), publisher: publisher, store: store, arena: a, cache: local}
+	n := &enc{node: newNode(behind(admit.Fleet(mux, tokens(o.token))), reg), publisher: publisher, store: store, arena: a, cache: local}
 	t.Cleanup(func() {
 		n.Close()
 		if err := publisher.Close(context.Background()); err != nil {
@@ -153,7 +154,7 @@ func (f *fleet) bootPrefill(t *testing.T, o options) {
 	}))
 	mux := http.NewServeMux()
 	p.Routes(mux)
-	f.prefill.role.Store(mux)
+	f.prefill.role.Store(behind(admit.Fleet(mux, tokens(o.token))))
 	f.stopPrefill = func() {
 		p.Close()
 		receiver.Close()

@@ -4,6 +4,7 @@ package vllm
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -107,6 +108,9 @@ func (f *Front) attempt(ctx context.Context, req *request, out *proxy.Reply, pas
 		}
 		req.stage("encode")
 		ed = decodeEdit(req.env, req.media, enc.reports, enc.handed, !f.cfg.NoRewrite)
+	}
+	if len(req.salt) > 0 { // prompts of tenants share no beginnings either
+		ed.Set = append(ed.Set, openai.Field{Name: "cache_salt", Value: openai.AppendString(nil, hex.EncodeToString(req.salt))})
 	}
 	if w.prefill != nil {
 		params, err := f.prefill(ctx, req, w, ed)

@@ -11,6 +11,8 @@ type medium struct {
 	url [][]byte
 	// content is the name of what the part holds, whatever the client calls it; "" if it is not known.
 	content string
+	// cover stands in the place of the client's name where the medium goes on unnamed otherwise; "" leaves that.
+	cover string
 }
 
 // passedOn are the members of a client's body that change what an Encoder makes of its media, in the order in
@@ -47,7 +49,7 @@ func encodeBody(e *openai.Envelope, all []medium, g group, rewrite bool, consume
 			out = append(out, e.Part(i, all[i].url, all[i].uuid)...)
 		default:
 			// The consumer hashes the media for itself, so the Encoder must do the same.
-			out = append(out, e.Part(i, all[i].url, "")...)
+			out = append(out, e.Part(i, all[i].url, all[i].cover)...)
 		}
 	}
 	tail := []byte(`]}],"stream":false`)
@@ -99,10 +101,10 @@ func decodeEdit(e *openai.Envelope, all []medium, reports []report, handed hande
 			case reports[i].useful():
 				return [][]byte{reports[i].part(e.Media[i].Kind, all[i].uuid)}
 			}
-			return e.Part(i, all[i].url, "")
+			return e.Part(i, all[i].url, all[i].cover)
 		}
 	} else {
-		ed.Part = func(i int) [][]byte { return e.Part(i, all[i].url, "") }
+		ed.Part = func(i int) [][]byte { return e.Part(i, all[i].url, all[i].cover) }
 	}
 	if params := handed.params(reports, raw, rewrite); params != nil {
 		ed.Set = append(ed.Set, openai.Field{Name: "ec_transfer_params", Value: params})

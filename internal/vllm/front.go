@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"afterimage/internal/admit"
 	"afterimage/internal/media"
 	"afterimage/internal/proxy"
 )
@@ -22,6 +23,9 @@ type Config struct {
 	Static   []Instance
 	Dynamic  bool
 	AdminKey string
+
+	// Token is what workers ask for, as with vLLM's --api-key; "" sends none.
+	Token string
 
 	Routing   Routing
 	NoRewrite bool // media go to the consumer as they are
@@ -68,7 +72,7 @@ type Front struct {
 // New returns a Front with its static instances in service; Start begins to probe.
 func New(cfg Config) (*Front, error) {
 	f := &Front{
-		cfg: cfg, reg: NewRegistry(cfg.Registry), client: proxy.NewClient(idleFor(cfg.KeepAlive)), held: newHeld(), names: newNames(),
+		cfg: cfg, reg: NewRegistry(cfg.Registry), client: admit.WithToken(proxy.NewClient(idleFor(cfg.KeepAlive)), cfg.Token), held: newHeld(), names: newNames(),
 		metrics: newMetrics(cfg.Metrics), statics: !cfg.Dynamic,
 		identify: func() string { return proxy.RandomHex(16) },
 	}

@@ -3,6 +3,7 @@
 package vllm
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -52,7 +53,35 @@ func (f *Front) load(ctx context.Context, req *request) error {
 			return nil
 		})
 	}
-	return grp.Wait()
+	if err := grp.Wait(); err != nil {
+		return err
+	}
+	total := used.Load()
+	for i := range req.media {
+		p := &req.env.Media[i]
+		if req.media[i].url == nil && media.IsDataURL(p.URL) {
+			total += int64(len(p.URL) / 4 * 3)
+		}
+		req.media[i].keepApart(req.salt, p.UUID)
+	}
+	req.pass.Images(total)
+	return nil
+}
+
+// keepApart gives the medium names that no request of another salt has, so that workers, which know media by
+// their names, take it for no other's: neither a client's own name nor the same picture reaches across.
+func (m *medium) keepApart(salt []byte, client string) {
+	if len(salt) == 0 {
+		return
+	}
+	name := func(s string) string {
+		if s == "" {
+			return ""
+		}
+		return nameOf(salt, []byte(s))
+	}
+	m.uuid, m.content = name(m.uuid), name(m.content)
+	m.cover = cmp.Or(m.uuid, name(client))
 }
 
 // name names media part i by what the client sent.

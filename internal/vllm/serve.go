@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"afterimage/internal/admit"
 	"afterimage/internal/openai"
 	"afterimage/internal/proxy"
 )
@@ -19,7 +20,10 @@ type request struct {
 	media  []medium
 	memory *proxy.Buffer // what env lies in
 	start  time.Time
-	stages []any // for the log: name, milliseconds, …
+	pass   *admit.Pass
+	salt   []byte // of its tenant and its own; empty where tenants share
+	leave  func() // gives up its place among the requests in work; nil while it has none
+	stages []any  // for the log: name, milliseconds, …
 }
 
 // stage notes that a stage is done.
@@ -38,11 +42,14 @@ const (
 // answer answers POST of either path. Of the client's headers only the request's name is read; calls to workers
 // carry headers of their own.
 func (f *Front) answer(w http.ResponseWriter, r *http.Request) {
-	req := &request{path: r.URL.Path, id: proxy.RequestID(r.Header.Get(headerRequestID), proxy.RandomHex(16)), start: time.Now()}
+	req := &request{path: r.URL.Path, id: proxy.RequestID(r.Header.Get(headerRequestID), proxy.RandomHex(16)), start: time.Now(), pass: admit.From(r.Context())}
 	w.Header().Set(headerRequestID, req.id)
 	end := f.metrics.Begin()
 	out := proxy.NewReply(w, f.cfg.WriteTimeout)
 	err := f.serve(w, r, req, out)
+	if req.leave != nil {
+		req.leave()
+	}
 	req.memory.Release()
 	status := f.metrics.Finish(out, err, clientError, f.cfg.Logger.With("request", req.id))
 	out.End()
@@ -56,10 +63,13 @@ func (f *Front) answer(w http.ResponseWriter, r *http.Request) {
 
 // serve reads the request, then attempts it until an attempt ends well or for good.
 func (f *Front) serve(w http.ResponseWriter, r *http.Request, req *request, out *proxy.Reply) error {
+	ctx, past := r.Context(), &history{}
 	if err := f.read(w, r, req); err != nil {
+		if ctx.Err() == context.DeadlineExceeded { // whatever it was that did not come to an end in time
+			err = context.Cause(ctx)
+		}
 		return err
 	}
-	ctx, past := r.Context(), &history{}
 	for {
 		err := f.attempt(ctx, req, out, past)
 		switch {
@@ -93,5 +103,26 @@ func (f *Front) read(w http.ResponseWriter, r *http.Request, req *request) error
 		env.Media = nil // prompts have none; what else is in the body is the worker's to judge
 	}
 	req.stage("read")
+	if err := req.enter(r.Context()); err != nil {
+		return err
+	}
 	return f.load(r.Context(), req)
+}
+
+// enter waits for the request's place among those in work, and notes its salt. It is here that text parts from
+// media, before any is fetched.
+func (r *request) enter(ctx context.Context) (err error) {
+	own, err := r.env.CacheSalt()
+	if err != nil {
+		return err
+	}
+	if len(r.pass.Salt("")) > 0 { // else a salt of the client's own goes to the workers as it is
+		r.salt = r.pass.Salt(own)
+	}
+	kind := admit.Text
+	if len(r.env.Media) > 0 {
+		kind = admit.Images
+	}
+	r.leave, err = r.pass.Enter(ctx, kind)
+	return err
 }
