@@ -58,7 +58,7 @@ func vllmConfig(cfg config.Config, env func(string) string) (vllm.Config, error)
 		Registry:      vllm.RegistryConfig{FailThreshold: v.FailThreshold, EvictedTTL: time.Duration(v.EvictedTTL)},
 		ProbeInterval: time.Duration(v.ProbeInterval), ProbeTimeout: time.Duration(v.ProbeTimeout),
 		Body:     proxy.BodyLimits{MaxBytes: int64(g.MaxBodyBytes)},
-		MaxMedia: maxVLLMMedia, MaxFetchBytes: int64(g.MaxBodyBytes), WriteTimeout: writeTimeout, LogRequests: v.LogRequests,
+		MaxMedia: maxVLLMMedia, MaxFetchBytes: int64(g.MaxBodyBytes), WriteTimeout: writeTimeout, LogRequests: g.LogRequests,
 	}
 	if v.DynamicRegistration && out.AdminKey == "" {
 		return out, errors.New("vllm.dynamic_registration needs a key: set the environment variable ADMIN_API_KEY, which instances send as X-API-Key")

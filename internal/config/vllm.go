@@ -24,7 +24,6 @@ type VLLM struct {
 
 	DecodeRetries int  `toml:"decode_retries" key:"vllm.decode_retries" name:"decode-retries" placeholder:"N" help:"How often a request is encoded and sent again when decode answers 500, as it does when an embedding was not delivered."`
 	NoRewrite     bool `toml:"no_rewrite" key:"vllm.no_rewrite" name:"no-rewrite" help:"Send images to decode workers as they are, to tell what rewriting is worth."`
-	LogRequests   bool `toml:"log_requests" key:"vllm.log_requests" name:"log-requests" help:"Log one line per request with the time of each stage. It never holds prompts or pictures."`
 
 	ProbeInterval Seconds `toml:"probe_interval" key:"vllm.probe_interval" name:"probe-interval" placeholder:"TIME" help:"Time between two questions for the health of each vLLM worker; a plain number is seconds. 0s asks none."`
 	ProbeTimeout  Seconds `toml:"probe_timeout" key:"vllm.probe_timeout" name:"probe-timeout" placeholder:"TIME" help:"Time for an answer to one."`

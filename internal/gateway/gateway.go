@@ -39,6 +39,8 @@ type Config struct {
 
 	// Routing is how workers are chosen; "" is Affinity.
 	Routing Routing
+	// LogRequests adds parameters to the line that is logged of each request.
+	LogRequests bool
 	// NoOverlap has P/D begin only when all embeddings are there, to measure what beginning earlier brings.
 	NoOverlap bool
 	// Repairs is how often an attempt is repeated when a worker fails or lacks an item.

@@ -22,6 +22,7 @@ import (
 type image struct {
 	parts  []int // media parts that show it, in prompt order
 	file   []byte
+	url    string // that it was fetched from; "" if it came with the request
 	info   media.Info
 	digest embedding.Digest
 
@@ -76,6 +77,7 @@ func (g *Gateway) loadImages(ctx context.Context, parts []openai.MediaPart) (ima
 // loadImage gets and inspects the file of one part.
 func (g *Gateway) loadImage(ctx context.Context, p openai.MediaPart, left *allowance) (*image, error) {
 	var file []byte
+	var url string
 	var digest embedding.Digest
 	var err error
 	if r, ok := p.Tap.(*media.Reception); ok && r.Took() {
@@ -86,7 +88,8 @@ func (g *Gateway) loadImage(ctx context.Context, p openai.MediaPart, left *allow
 		}
 		file, _, err = media.ParseDataURL(p.URL)
 	} else {
-		file, err = g.fetch(ctx, string(p.URL), left)
+		url = string(p.URL)
+		file, err = g.fetch(ctx, url, left)
 	}
 	if err == nil {
 		err = left.take(len(file))
@@ -101,7 +104,7 @@ func (g *Gateway) loadImage(ctx context.Context, p openai.MediaPart, left *allow
 	if digest == (embedding.Digest{}) {
 		digest = embedding.DigestOf(file)
 	}
-	return &image{file: file, info: info, digest: digest}, nil
+	return &image{file: file, url: url, info: info, digest: digest}, nil
 }
 
 // fetch gets a file of at most what is left for this request. Fetches side by side may each take that

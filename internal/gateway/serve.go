@@ -29,6 +29,8 @@ type request struct {
 	forced forced        // Encoders that the client asked for
 	pd     string        // P/D that the client asked for; "" leaves it to routing
 	blocks []uint64      // what the prompt begins with, see route.Prompt
+	in     int64         // bytes of the body
+	shown  []any         // parameters for the log
 	trace  *trace
 	start  time.Time
 	pass   *admit.Pass
@@ -65,12 +67,17 @@ func (g *Gateway) answer(w http.ResponseWriter, r *http.Request, read reader) {
 	if req.leave != nil {
 		req.leave()
 	}
+	if g.cfg.LogRequests && req.scan != nil {
+		req.show()
+	}
 	req.buf.Release()
 	status := g.metrics.Finish(out, err, clientError, g.cfg.Logger.With("request", req.id))
 	out.End()
 	req.trace.end(status, err)
-	g.seen.end(req.trace.copy(), time.Now())
+	t := req.trace.copy()
+	g.seen.end(t, time.Now())
 	end(status)
+	g.log(req, out, t)
 }
 
 // serve attempts a request until an attempt ends well or for good.
@@ -108,7 +115,9 @@ func (g *Gateway) readChat(w http.ResponseWriter, r *http.Request, req *request)
 	if err != nil {
 		return err
 	}
+	req.in = int64(len(body.Bytes()))
 	if bad != nil {
+		req.scan = nil // it refers to the body
 		body.Release()
 		return bad
 	}

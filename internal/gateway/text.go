@@ -24,13 +24,12 @@ func (g *Gateway) readText(w http.ResponseWriter, r *http.Request, req *request)
 	if err != nil {
 		return err
 	}
+	req.in = int64(len(body.Bytes()))
 	if bad == nil {
-		req.scan = &openai.Request{Stream: env.Stream}
-		if req.scan.Model, bad = env.Model(); bad == nil {
-			req.scan.CacheSalt, bad = env.CacheSalt()
-		}
+		req.scan, bad = env.Request()
 	}
 	if bad != nil {
+		req.scan = nil // it refers to the body
 		body.Release()
 		return bad
 	}

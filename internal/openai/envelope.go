@@ -2,6 +2,8 @@
 
 package openai
 
+import "fmt"
+
 // Envelope is a chat body that goes on to workers which read it for themselves: only its frame is known
 // here, where its members and its media parts are, and the rest is whatever the client sent. It refers to
 // the body, which must not change while the Envelope is in use.
@@ -72,8 +74,21 @@ func (e *Envelope) Raw(name string) []byte {
 	return nil
 }
 
-// Model returns the model that the body names, "" if it names none.
-func (e *Envelope) Model() (string, error) { return fields{"model": e.Raw("model")}.str("model") }
+// ModelName returns the model that the body names, cut to 64 bytes; "" if it names none.
+func (e *Envelope) ModelName() string {
+	name, _ := decodeString(e.Raw("model"))
+	return fmt.Sprintf("%.64s", name)
+}
+
+// Request returns what a gateway needs to know of a body without messages.
+func (e *Envelope) Request() (*Request, error) {
+	top := fields{}
+	for _, m := range e.members {
+		top[m.name] = e.body[m.value:m.end]
+	}
+	r := &Request{body: e.body, top: top}
+	return r, r.read(top)
+}
 
 // envelopeReader fills an Envelope.
 type envelopeReader struct {

@@ -33,7 +33,8 @@ type Request struct {
 	Media        []MediaPart // in prompt order
 
 	body []byte
-	said span // the value of messages
+	said span   // the value of messages
+	top  fields // the others
 }
 
 // MediaPart is one image of a request.
@@ -75,7 +76,7 @@ func scan(s scanner, l ScanLimits) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Messages, r.body, r.said = w.msg, w.b, w.said
+	r.Messages, r.body, r.said, r.top = w.msg, w.b, w.said, top
 	return r, r.read(top)
 }
 

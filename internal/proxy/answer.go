@@ -48,6 +48,7 @@ func (o *Reply) Pass(resp *http.Response, alive func()) error {
 	if len(body) > maxAnswerBytes {
 		return fmt.Errorf("the answer is larger than %d bytes", maxAnswerBytes)
 	}
+	o.count(body)
 	o.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	o.start(ct)
 	return left(o.write(body))
@@ -77,6 +78,7 @@ func (o *Reply) passStream(body io.Reader, contentType string, alive func()) err
 			return &BrokenError{errors.New("the answer ended without a finish reason")}
 		}
 		alive()
+		o.count(ev.Raw)
 		finished, failed = finished || ev.Finished, failed || ev.Failed
 		if !o.started {
 			o.start(contentType)

@@ -16,6 +16,22 @@ type Reply struct {
 	timeout time.Duration
 	started bool // the status is on its way
 	stream  bool // an event stream was started
+	sent    int64
+	usage   openai.Usage
+	counted bool // usage is known
+}
+
+// Sent returns how many bytes of the answer went out, its head left out.
+func (o *Reply) Sent() int64 { return o.sent }
+
+// Usage returns the tokens that the answer counted; ok is false if it did not.
+func (o *Reply) Usage() (u openai.Usage, ok bool) { return o.usage, o.counted }
+
+// count takes in what an answer, or an event of it, says of its tokens.
+func (o *Reply) count(b []byte) {
+	if u, ok := openai.ReadUsage(b); ok {
+		o.usage, o.counted = u, true
+	}
 }
 
 // NewReply returns the reply that goes to w; each write may take timeout.
@@ -37,14 +53,19 @@ func (o *Reply) start(contentType string) {
 // with every write and never bounds the answer as a whole.
 func (o *Reply) write(b []byte) error {
 	_ = o.control.SetWriteDeadline(time.Now().Add(o.timeout)) // a connection without deadlines needs none
-	if _, err := o.w.Write(b); err != nil {
+	n, err := o.w.Write(b)
+	o.sent += int64(n)
+	if err != nil {
 		return err
 	}
 	return o.control.Flush()
 }
 
 // Error answers with err (see openai.AsError) as a whole. Nothing may have been started.
-func (o *Reply) Error(err error) { openai.WriteError(o.w, err) }
+func (o *Reply) Error(err error) {
+	o.sent += int64(len(openai.AsError(err).AppendJSON(nil)))
+	openai.WriteError(o.w, err)
+}
 
 // Fail ends a stream that has begun with an error frame, so that no client takes it for whole. An answer
 // that is not streamed is cut short of its Content-Length, which every client notices.

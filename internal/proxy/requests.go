@@ -66,6 +66,7 @@ func (m *Requests) FirstByte(start time.Time) { m.firstByte.Observe(time.Since(s
 
 // Finish reports err in the shape that still fits, in the words that told has for clients, and returns the status
 // that the client saw. log says whose request it is.
+// A request that fails for want of workers is also told of at level warn.
 func (m *Requests) Finish(out *Reply, err error, told func(error) error, log *slog.Logger) int {
 	switch {
 	case err == nil:

@@ -23,12 +23,15 @@ type request struct {
 	pass   *admit.Pass
 	salt   []byte // of its tenant and its own; empty where tenants share
 	leave  func() // gives up its place among the requests in work; nil while it has none
-	stages []any  // for the log: name, milliseconds, …
+	model  string
+	in     int64 // bytes of the body
+	stages []any // for the log: name, milliseconds, …
+	shown  []any // parameters for the log
 }
 
 // stage notes that a stage is done.
 func (r *request) stage(name string) {
-	r.stages = append(r.stages, name+"_ms", float64(time.Since(r.start).Microseconds())/1000)
+	r.stages = append(r.stages, name+"_ms", proxy.Milliseconds(time.Since(r.start)))
 }
 
 const headerRequestID = "X-Request-Id"
@@ -50,15 +53,14 @@ func (f *Front) answer(w http.ResponseWriter, r *http.Request) {
 	if req.leave != nil {
 		req.leave()
 	}
+	if f.cfg.LogRequests && req.env != nil {
+		req.shown = req.env.Shown()
+	}
 	req.memory.Release()
 	status := f.metrics.Finish(out, err, clientError, f.cfg.Logger.With("request", req.id))
 	out.End()
 	end(status)
-	if f.cfg.LogRequests {
-		req.stage("total")
-		about := []any{"request", req.id, "status", status, "media", len(req.media)}
-		f.cfg.Logger.Info("request", append(about, req.stages...)...)
-	}
+	f.log(req, out, status, err)
 }
 
 // serve reads the request, then attempts it until an attempt ends well or for good.
@@ -96,9 +98,11 @@ func (f *Front) read(w http.ResponseWriter, r *http.Request, req *request) error
 	if req.memory, err = in.Rest(); err != nil {
 		return err
 	}
+	req.in = int64(len(req.memory.Bytes()))
 	if bad != nil {
 		return bad
 	}
+	req.model = env.ModelName()
 	if req.env = env; req.path == pathText {
 		env.Media = nil // prompts have none; what else is in the body is the worker's to judge
 	}
@@ -125,4 +129,18 @@ func (r *request) enter(ctx context.Context) (err error) {
 	}
 	r.leave, err = r.pass.Enter(ctx, kind)
 	return err
+}
+
+// log writes the line of a request that has ended.
+func (f *Front) log(req *request, out *proxy.Reply, status int, err error) {
+	req.stage("total")
+	l := proxy.Line{Request: req.id, Path: req.path, Model: req.model, Tenant: req.pass.Tenant(), Status: status, In: req.in, More: req.stages}
+	if len(req.media) > 0 {
+		l.More = append(l.More, "media", len(req.media))
+	}
+	l.More = append(l.More, req.shown...)
+	if err != nil && status != proxy.StatusLeft {
+		l.Err = openai.AsError(clientError(err)).Message
+	}
+	l.Log(f.cfg.Logger, out)
 }
