@@ -100,8 +100,9 @@ deps: ## fetch the engine libraries and the demo's text model into .cache (once)
 	@scripts/deps.sh
 
 .PHONY: deps-test
-deps-test: ## make .cache/venv with the pinned OpenAI SDK (once)
+deps-test: ## make .cache/venv with the pinned OpenAI SDK, and get the shells that completion is tested in (once)
 	@scripts/deps-test.sh
+	@scripts/deps-tools.sh
 
 .PHONY: deps-browser
 deps-browser: ## fetch a headless Chromium for the tests of the dashboard, unless one is installed (once)
@@ -118,6 +119,11 @@ deps-mooncake: ## fetch Mooncake's master and client into .cache (once)
 .PHONY: peers
 peers: deps-mooncake ## install vLLM, Mooncake's Python client and vllm-router into .cache/peers, to compare with (6.5 GiB, once; opt-in)
 	@scripts/peers.sh
+
+.PHONY: man
+man: build ## write the manual pages into dist/man
+	@bin/afterimage man --out dist/man
+	@echo "man: $$(ls dist/man | wc -l) pages in dist/man"
 
 .PHONY: clean
 clean: ## remove what make built; .cache stays (rm -r .cache to fetch it again)

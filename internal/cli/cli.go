@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"afterimage/internal/complete"
 )
 
 // version is set when the program is linked.
@@ -21,6 +23,8 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
+	// exitUnmeasured is for a benchmark that missed nothing but could not measure everything.
+	exitUnmeasured = 3
 )
 
 // Program is one run of the program: what main has from the operating system.
@@ -40,6 +44,7 @@ type grammar struct {
 	Prefill prefillCmd `cmd:"" group:"serve" help:"Run one prefill worker: prompts and embeddings to answers."`
 	Gateway gatewayCmd `cmd:"" group:"serve" help:"Run the OpenAI-compatible front door of Encoders and prefill workers that run elsewhere."`
 
+	Top   topCmd   `cmd:"" group:"use" help:"Watch a fleet in the terminal: workers, requests, reuse, the Store."`
 	Trace traceCmd `cmd:"" group:"use" help:"Show where the embeddings of a request came from, by which road, and what it waited for."`
 	Drain drainCmd `cmd:"" group:"tools" help:"Have an Encoder or a prefill worker leave without a request noticing."`
 	Ask   askCmd   `cmd:"" group:"use" help:"Ask a question about images, and see where each embedding came from."`
@@ -51,6 +56,10 @@ type grammar struct {
 
 	Config configCmd `cmd:"" group:"tools" help:"Look at the configuration."`
 	Doctor doctorCmd `cmd:"" group:"tools" help:"Look for what keeps this host, or its Mooncake cluster, from serving."`
+
+	Completion completionCmd `cmd:"" group:"tools" help:"Print what a shell has to read to complete command lines: bash, zsh or fish."`
+	Man        manCmd        `cmd:"" hidden:"" help:"Write manual pages."`
+	Help       helpCmd       `cmd:"" group:"tools" help:"Explain a command, as --help does."`
 
 	Version     versionCmd       `cmd:"" group:"tools" help:"Print the version."`
 	VersionFlag kong.VersionFlag `name:"version" short:"v" help:"Print the version and exit."`
@@ -105,6 +114,9 @@ func (p Program) Main(ctx context.Context) (status int) {
 			panic(v)
 		}
 	}()
+	if len(p.Args) > 0 && p.Args[0] == complete.Word {
+		return p.complete(p.Args[1:])
+	}
 	parser := p.parser()
 	args := p.Args
 	if len(args) == 0 {
@@ -140,7 +152,7 @@ func (p Program) name() string { return cmp.Or(p.Name, "afterimage") }
 func (p Program) parser() *kong.Kong {
 	parser, err := kong.New(&grammar{}, kong.Name("afterimage"), kong.Description(description),
 		kong.Writers(p.Stdout, p.Stderr), kong.Exit(func(code int) { panic(exited(code)) }),
-		kong.Vars{"version": "afterimage " + version}, kong.ExplicitGroups(groups), kong.ValueFormatter(flagHelp),
+		kong.Vars{"version": "afterimage " + version}, kong.ExplicitGroups(groups), kong.ValueFormatter(flagHelp), kong.Help(printHelp),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}))
 	if err != nil {
 		panic("BUG: the grammar is broken: " + err.Error())

@@ -9,6 +9,6 @@
 //	store.go encoder.go prefill.go gateway.go   one role each
 //	up.go                                       all of them, as children of this process
 //
-// The exit status is 0, 1 for a failure, or 2 for a command line or configuration that cannot be
-// used. A child of up that ends with a status before it is ready ends up as well.
+// The exit status is 0, 1 for a failure, 2 for a command line or configuration that cannot be
+// used, or 3 for a benchmark that could not measure everything. A child of up that ends with a status before it is ready ends up as well.
 package cli

@@ -68,7 +68,7 @@ func (c *doctorCmd) Run(a *app) error {
 func (c *doctorCmd) look(ctx context.Context, a *app) []finding {
 	l, err := a.load(config.All, c.File)
 	if err != nil {
-		return []finding{{Level: mooncake.Fail, Part: "configuration", Text: err.Error(), Mend: "'afterimage config check' shows where each value comes from"}}
+		return []finding{{Level: mooncake.Fail, Part: "configuration", Text: err.Error(), Mend: "'afterimage config print' shows where each value comes from"}}
 	}
 	if c.Store != config.StoreMooncake {
 		return checkHost(l, caches())

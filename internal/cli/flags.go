@@ -14,7 +14,7 @@ import (
 
 // common are the flags of every role.
 type common struct {
-	File   string        `name:"config" short:"c" group:"process" placeholder:"FILE" env:"AFTERIMAGE_CONFIG" help:"TOML file to read. Flags and environment win over it; 'afterimage config check FILE' shows what results. [$$AFTERIMAGE_CONFIG]"`
+	File   string        `name:"config" short:"c" group:"process" placeholder:"FILE" env:"AFTERIMAGE_CONFIG" help:"TOML file to read. Flags and environment win over it; 'afterimage config print FILE' shows what results. [$$AFTERIMAGE_CONFIG]"`
 	Server config.Server `embed:"" group:"process"`
 	Log    config.Log    `embed:"" group:"process"`
 }

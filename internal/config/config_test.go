@@ -147,7 +147,7 @@ func TestLoadErrors(t *testing.T) {
 	file("[gatway]\nlisten = 'x:1'\n", "a.toml:1:2", "gatway", "did you mean gateway?")
 	file("[gateway]\narena_bytes = 1\n", "did you mean encoder.arena_bytes?")
 	file("threads = 1\n", "did you mean engine.threads?")
-	file("[gateway]\nqqq = 1\n", "see 'afterimage config check'")
+	file("[gateway]\nqqq = 1\n", "see 'afterimage config print'")
 	file("[gateway]\nmax_images = 'many'\n", "a.toml:2:14", "gateway.max_images")
 	file("[store]\nbytes = '12 parsecs'\n", "a.toml:2", "store.bytes", "unknown unit", "GiB")
 	file("[server]\ndrain = 'soon'\n", "a.toml:2", "server.drain", "500ms")
@@ -194,7 +194,7 @@ func TestShowIsAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	if err := l.Show(&b); err != nil {
+	if err := l.Show(&b, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"[gateway]", "# env AFTERIMAGE_GATEWAY_PREFILLS", "# default"} {

@@ -12,11 +12,33 @@ import (
 	"text/tabwriter"
 )
 
-// Show writes all values, each with its source behind it. What it writes is a file that Load reads.
-func (l *Loaded) Show(w io.Writer) error {
+// Value is a value as text, and where it comes from.
+type Value struct {
+	Key    string `json:"key"`
+	Value  string `json:"value"`
+	Source string `json:"source"`
+}
+
+// Values lists all values, or only those that somebody has set.
+func (l *Loaded) Values(changed bool) []Value {
+	out := []Value{}
+	for _, k := range keys {
+		if v := (Value{k.Name, k.Text(&l.Config), l.Source(k.Name)}); !changed || v.Source != "default" {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// Show writes all values, or only those that somebody has set, each with its source behind it. What it writes is
+// a file that Load reads.
+func (l *Loaded) Show(w io.Writer, changed bool) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	table := ""
 	for _, k := range keys {
+		if changed && l.Source(k.Name) == "default" {
+			continue
+		}
 		t, name, _ := strings.Cut(k.Name, ".")
 		if t != table {
 			if table != "" {

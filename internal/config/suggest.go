@@ -23,7 +23,7 @@ func meantKey(parts []string) string {
 			return "; did you mean " + k.Name + "?"
 		}
 	}
-	return "; see 'afterimage config check' for all keys"
+	return "; see 'afterimage config print' for all keys"
 }
 
 // meantEnv returns "; did you mean X?" if a variable is near enough to name, else "".

@@ -49,6 +49,9 @@ var Table = map[string]Rule{
 
 	"admin":     {Layer: 6, Duty: "health and metrics: what every role's server shows without a key"},
 	"bench":     {Layer: 6, Duty: "measures and compares with targets and peers", Beside: []string{"admin", "chart", "load", "sim"}},
+	"top":       {Layer: 6, Duty: "the fleet in a terminal"},
+	"complete":  {Layer: 6, Duty: "how a command line that is being typed can go on, for shells"},
+	"man":       {Layer: 6, Duty: "manual pages from a grammar"},
 	"chart":     {Layer: 6, Duty: "pages of tables and SVG plots in one file"},
 	"dashboard": {Layer: 6, Duty: "the page at a gateway's /: fleet, requests, reuse"},
 	"load":      {Layer: 6, Duty: "puts requests on an endpoint and measures the answers"},
