@@ -19,7 +19,11 @@ type Part struct {
 
 // Ask submits a prompt that is at hand as a whole and waits for its end.
 func (s *Scheduler) Ask(ctx context.Context, parts []Part, next func(logits []float32) (int32, bool, error)) error {
-	var r Request
+	return s.AskFor(ctx, Request{Next: next}, parts)
+}
+
+// AskFor is Ask for a request whose prompt is parts, which may be none for one with a state.
+func (s *Scheduler) AskFor(ctx context.Context, r Request, parts []Part) error {
 	for i, p := range parts {
 		if p.Data == nil {
 			r.Prompt = append(r.Prompt, Segment{Tokens: p.Tokens, Item: -1})
@@ -34,7 +38,6 @@ func (s *Scheduler) Ask(ctx context.Context, parts []Part, next func(logits []fl
 		r.Names = append(r.Names, name)
 		r.Cells += p.Layout.KVCells()
 	}
-	r.Next = next
 	h, err := s.Submit(r)
 	if err != nil {
 		return err

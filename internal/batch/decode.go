@@ -67,6 +67,10 @@ func (s *Scheduler) pick(j *job, logits []float32) {
 		s.fault(j, fmt.Errorf("batch: the engine gave no logits"))
 		return
 	}
+	if j.handOff != nil {
+		s.handOver(j, logits)
+		return
+	}
 	if s.lim.Cells >= s.lim.Sequences*s.lim.Context {
 		j.letGo()
 	}

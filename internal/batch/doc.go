@@ -22,6 +22,9 @@
 // way, by token ids and by the full names of embeddings, continues from there. Answers are not reused:
 // they were computed token by token, and a prompt is not.
 //
+// A request may end where its prompt is computed, with its state saved, and another begin from such a state
+// (engine.States): prefill and decode then run in two processes. A request that lost its sequence restores the state again.
+//
 // Ownership: rows that were delivered stay the caller's, who must keep them until Released. Next is called
 // on the scheduler's goroutine and must not wait.
 package batch

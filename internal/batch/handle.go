@@ -40,6 +40,12 @@ type Request struct {
 	// until more is false. It is called on the scheduler's goroutine, must not wait, and must not
 	// keep logits.
 	Next func(logits []float32) (tok int32, more bool, err error)
+	// HandOff, if not nil, is called in the place of Next when the prompt is computed, under the same rules, and
+	// the request ends with what it returns. The Runner must be an engine.States.
+	HandOff func(Computed) error
+	// State, if not nil, stands for a prompt that was computed elsewhere. Prompt is empty then, and Cells is that of the state.
+	// Data and Logits must stay as they are until Released.
+	State *State
 }
 
 // Handle is a request in work. Its methods may be called from any goroutine.
@@ -104,10 +110,15 @@ type job struct {
 	h      *Handle
 	next   func([]float32) (int32, bool, error)
 	prompt prompt
-	scope  string
-	block  int // entries that a lone request computes in one call
-	max    int // cells that the prompt takes at most
-	over   bool
+
+	handOff func(Computed) error
+	state   *State // nil once it is not needed any more
+	adopted bool   // it came with a state
+
+	scope string
+	block int // entries that a lone request computes in one call
+	max   int // cells that the prompt takes at most
+	over  bool
 
 	seq    int // -1 while it waits for one
 	done   int // units that are computed
@@ -162,6 +173,10 @@ func (j *job) nextPiece(allow int) piece {
 // look brings ready and least up to date.
 func (j *job) look() {
 	j.ready, j.least = 0, 0
+	if j.state != nil {
+		j.ready, j.least = j.state.Cells, j.state.Cells
+		return
+	}
 	if p := j.nextPiece(1); p.n > 0 {
 		cells, _ := measure(j.prompt.units[j.done:])
 		j.ready, j.least = cells-j.part, p.n
@@ -191,6 +206,7 @@ func (j *job) letGo() {
 		return
 	default:
 	}
+	j.state = nil
 	for _, it := range j.prompt.items {
 		if it == nil {
 			continue

@@ -27,8 +27,10 @@ const defaultStepTokens = 128
 // Scheduler shares a Runner between requests. It is the only user of the Runner until Close.
 type Scheduler struct {
 	run engine.Runner
-	lim engine.Limits
-	cfg Config
+	// states is run where it offers that, else nil.
+	states engine.States
+	lim    engine.Limits
+	cfg    Config
 
 	mu       sync.Mutex // guards what follows
 	inbox    []func()   // what callers want done on the goroutine
@@ -57,6 +59,7 @@ func New(run engine.Runner, cfg Config) *Scheduler {
 		run: run, lim: lim, cfg: cfg, wake: make(chan struct{}, 1),
 		seqs: make([]*job, lim.Sequences), records: make([]record, lim.Sequences),
 	}
+	s.states, _ = run.(engine.States)
 	s.stats.Sequences, s.stats.Cells = lim.Sequences, lim.Cells
 	s.wg.Go(s.loop)
 	return s
@@ -74,13 +77,16 @@ func (s *Scheduler) Close() {
 // Submit queues a request. It refuses one that can never be served.
 func (s *Scheduler) Submit(r Request) (*Handle, error) {
 	n := len(r.Prompt)
+	if err := s.checkState(&r); err != nil {
+		return nil, err
+	}
 	switch {
-	case n == 0 || r.Prompt[n-1].Item >= 0 || len(r.Prompt[n-1].Tokens) == 0:
+	case r.State == nil && (n == 0 || r.Prompt[n-1].Item >= 0 || len(r.Prompt[n-1].Tokens) == 0):
 		return nil, errors.New("batch: a prompt must end with text")
 	case r.Cells >= min(s.lim.Context, s.lim.Cells):
 		return nil, fmt.Errorf("%w: a prompt of %d in %d", engine.ErrContextFull, r.Cells, min(s.lim.Context, s.lim.Cells))
 	}
-	j := &job{seq: -1, scope: r.Scope, next: r.Next, max: r.Cells, block: s.lim.Batch}
+	j := &job{seq: -1, scope: r.Scope, next: r.Next, handOff: r.HandOff, state: r.State, adopted: r.State != nil, max: r.Cells, block: s.lim.Batch}
 	j.prompt = prompt{segments: r.Prompt, names: r.Names, items: make([]*item, len(r.Names))}
 	h := &Handle{s: s, j: j, done: make(chan struct{}), free: make(chan struct{})}
 	j.h = h
@@ -183,6 +189,10 @@ func (s *Scheduler) release(j *job) {
 
 // preempt takes a job out of its sequence; it will compute its prompt again.
 func (s *Scheduler) preempt(j *job) {
+	if j.adopted && j.state == nil { // which happens where a memory could not be cut back only
+		s.fault(j, fmt.Errorf("batch: %w: its sequence was lost", engine.ErrBadState))
+		return
+	}
 	s.release(j)
 	j.done, j.part, j.pos, j.cells, j.fed = 0, 0, 0, 0, 0
 	j.look()

@@ -78,7 +78,7 @@ func (s *Scheduler) best(j *job) (start, bool) {
 
 // admit puts j into a sequence, which there is.
 func (s *Scheduler) admit(j *job) {
-	at, ok := s.best(j)
+	at, ok := s.best(j) // none, for a state
 	seq := at.seq
 	switch {
 	case !ok:
@@ -101,6 +101,9 @@ func (s *Scheduler) admit(j *job) {
 	s.stats.Admitted++
 	s.stats.CachedCells += int64(at.cells)
 	s.mu.Unlock()
+	if j.state != nil {
+		s.restore(j)
+	}
 }
 
 // oldest returns the free sequence that was not used for longest.

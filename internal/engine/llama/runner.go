@@ -23,6 +23,7 @@ type runner struct {
 	taken []int // KV cells of each sequence; more than positions with M-RoPE
 	outs  []logitsAt
 	kept  [][]float32
+	size  stateSize // zero until it is measured
 }
 
 // logitsAt says where the logits of an entry are.

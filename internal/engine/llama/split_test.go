@@ -244,6 +244,20 @@ func encodeSide(lib *Library, text, projector string) error {
 	return nil
 }
 
+// readObject takes the next object from the pipe.
+func (x *Text) readObject() (embedding.Meta, []byte, error) {
+	var n uint64
+	if err := binary.Read(os.Stdin, binary.LittleEndian, &n); err != nil {
+		return embedding.Meta{}, nil, err
+	}
+	obj := make([]byte, n)
+	if _, err := io.ReadFull(os.Stdin, obj); err != nil {
+		return embedding.Meta{}, nil, err
+	}
+	contract := embedding.Contract{Cols: x.Spec().Cols, DType: x.Spec().DType, MaxRows: x.Spec().Context}
+	return embedding.A1.Open(obj, splitKey, contract)
+}
+
 // textSide reads objects and answers the prompt with each in the place of the picture.
 func textSide(lib *Library, text, _ string) error {
 	x, err := NewText(lib, TextConfig{Model: text, ContextTokens: sideContext(), GPULayers: -1})
@@ -259,16 +273,7 @@ func textSide(lib *Library, text, _ string) error {
 	defer sched.Close()
 	var out []result
 	for range sideSizes() {
-		var n uint64
-		if err := binary.Read(os.Stdin, binary.LittleEndian, &n); err != nil {
-			return err
-		}
-		obj := make([]byte, n)
-		if _, err := io.ReadFull(os.Stdin, obj); err != nil {
-			return err
-		}
-		contract := embedding.Contract{Cols: x.Spec().Cols, DType: x.Spec().DType, MaxRows: x.Spec().Context}
-		meta, payload, err := embedding.A1.Open(obj, splitKey, contract)
+		meta, payload, err := x.readObject()
 		if err != nil {
 			return err
 		}
@@ -288,20 +293,28 @@ func textSide(lib *Library, text, _ string) error {
 	return gob.NewEncoder(os.Stdout).Encode(out)
 }
 
-// answer has a scheduler answer the prompt with one object.
-func answer(x *Text, sched *batch.Scheduler, meta embedding.Meta, payload []byte) (r result, err error) {
+// prompt is what the text side asks, with one object in the place of the picture.
+func (x *Text) prompt(meta embedding.Meta, payload []byte) ([]batch.Part, error) {
 	before, err := x.Tokenize(promptBefore, true)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	after, err := x.Tokenize(promptAfter, true)
+	return []batch.Part{{Tokens: before}, {Layout: meta.Layout, Data: payload}, {Tokens: after}}, err
+}
+
+// answer has a scheduler answer the prompt with one object.
+func answer(x *Text, sched *batch.Scheduler, meta embedding.Meta, payload []byte) (r result, err error) {
+	parts, err := x.prompt(meta, payload)
 	if err != nil {
 		return r, err
 	}
-	parts := []batch.Part{{Tokens: before}, {Layout: meta.Layout, Data: payload}, {Tokens: after}}
-	err = sched.Ask(context.Background(), parts, func(l []float32) (int32, bool, error) {
-		tok := r.take(l)
-		return tok, len(r.Tokens) < sideTokens(), nil
-	})
+	err = sched.Ask(context.Background(), parts, r.next)
 	return r, err
+}
+
+// next picks greedily until there are as many tokens as are compared.
+func (r *result) next(l []float32) (int32, bool, error) {
+	tok := r.take(l)
+	return tok, len(r.Tokens) < sideTokens(), nil
 }

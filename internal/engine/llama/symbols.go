@@ -44,6 +44,10 @@ type llamaCalls struct {
 	memory         func(cContext) uintptr
 	memoryRemove   func(mem uintptr, seq, from, to int32) bool
 	memoryCopy     func(mem uintptr, src, dst, from, to int32)
+	memoryLast     func(mem uintptr, seq int32) int32
+	stateSize      func(c cContext, seq int32) uint64
+	stateGet       func(c cContext, dst *byte, n uint64, seq int32) uint64
+	stateSet       func(c cContext, src *byte, n uint64, seq int32) uint64
 	decode         func(cContext, cBatch) int32
 	logits         func(c cContext, i int32) *float32
 	grammarNew     func(v cVocab, grammar, root string) uintptr
@@ -87,6 +91,10 @@ func (c *llamaCalls) table() []symbol {
 		{"llama_get_memory", &c.memory},
 		{"llama_memory_seq_rm", &c.memoryRemove},
 		{"llama_memory_seq_cp", &c.memoryCopy},
+		{"llama_memory_seq_pos_max", &c.memoryLast},
+		{"llama_state_seq_get_size", &c.stateSize},
+		{"llama_state_seq_get_data", &c.stateGet},
+		{"llama_state_seq_set_data", &c.stateSet},
 		{"llama_decode", &c.decode},
 		{"llama_get_logits_ith", &c.logits},
 		{"llama_sampler_init_grammar", &c.grammarNew},
