@@ -24,6 +24,7 @@ type askCmd struct {
 	Prompt      string        `arg:"" optional:"" placeholder:"PROMPT" help:"The question."`
 	Image       []string      `short:"i" sep:"none" placeholder:"FILE" help:"Image file to ask about; give it again for more. They stand before the question, in order."`
 	URL         string        `placeholder:"URL" default:"http://127.0.0.1:8000" env:"AFTERIMAGE_URL" help:"Gateway to ask (default ${default}). [$$AFTERIMAGE_URL]"`
+	Key         string        `name:"api-key" placeholder:"KEY" env:"AFTERIMAGE_API_KEY,OPENAI_API_KEY" help:"API key to show. [$$AFTERIMAGE_API_KEY, $$OPENAI_API_KEY]"`
 	Model       string        `placeholder:"NAME" help:"Model to ask. Empty takes the only one."`
 	MaxTokens   int           `placeholder:"N" default:"64" help:"Longest answer in tokens (default ${default})."`
 	Temperature float64       `placeholder:"T" default:"0" help:"0 takes the likeliest word each time; more is livelier (default ${default})."`
@@ -98,7 +99,7 @@ func runAsk(ctx context.Context, c *askCmd, stdout io.Writer) error {
 	if c.JSON {
 		show = nil
 	}
-	api := &client.Client{Base: strings.TrimRight(c.URL, "/"), HTTP: &http.Client{}}
+	api := &client.Client{Base: strings.TrimRight(c.URL, "/"), HTTP: &http.Client{}, Key: c.Key}
 	answer, err := api.Ask(ctx, q, show)
 	if err != nil {
 		if answer.Text != "" && !c.JSON {

@@ -54,6 +54,7 @@ type grammar struct {
 	Simulate simulateCmd `cmd:"" group:"tools" help:"Say what reuse would give a traffic: a trace, taken through a modelled fleet under several policies."`
 	Plan     planCmd     `cmd:"" group:"tools" help:"Say how many Encoders and P/Ds and how large a Store a traffic takes, with and without reuse."`
 
+	Keys   keysCmd   `cmd:"" group:"tools" help:"Make API keys, and look at a file of them."`
 	Config configCmd `cmd:"" group:"tools" help:"Look at the configuration."`
 	Doctor doctorCmd `cmd:"" group:"tools" help:"Look for what keeps this host, or its Mooncake cluster, from serving."`
 
@@ -79,6 +80,7 @@ var groups = []kong.Group{
 	{Key: "engine", Title: "Engine:"},
 	{Key: "delivery", Title: "Delivery:"},
 	{Key: "transport", Title: "Data connections:"},
+	{Key: "token", Title: "Between gateways and workers:"},
 	{Key: "media", Title: "Images:"},
 	{Key: "store", Title: "Store:"},
 	{Key: "encoder", Title: "Encoders:"},

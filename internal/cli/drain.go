@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"afterimage/internal/admit"
 	"afterimage/internal/control"
 )
 
@@ -21,6 +22,8 @@ import (
 type drainCmd struct {
 	Worker  string        `arg:"" name:"role" help:"Name of the worker, as /v1/fleet shows it, e.g. encoder-0."`
 	URL     string        `name:"url" env:"AFTERIMAGE_URL" default:"http://127.0.0.1:8000" placeholder:"URL" help:"A gateway of the worker's fleet (default ${default}). [$$AFTERIMAGE_URL]"`
+	Key     string        `name:"api-key" placeholder:"KEY" env:"AFTERIMAGE_API_KEY,OPENAI_API_KEY" help:"API key to show to the gateway, an admin's. [$$AFTERIMAGE_API_KEY, $$OPENAI_API_KEY]"`
+	Token   string        `name:"fleet-token" placeholder:"TEXT" env:"AFTERIMAGE_FLEET_TOKEN" help:"Token of the fleet to show to the worker. [$$AFTERIMAGE_FLEET_TOKEN]"`
 	Timeout time.Duration `default:"10m" placeholder:"TIME" help:"How long the worker waits for requests in work (default ${default}). What is left then is cut off."`
 }
 
@@ -53,7 +56,7 @@ func (c *drainCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := bearer(c.Token).Do(req)
 	if err != nil {
 		return fmt.Errorf("%s at %s: %w", c.Worker, url, err)
 	}
@@ -73,7 +76,7 @@ func (c *drainCmd) find(ctx context.Context) (url, boot string, err error) {
 			Announcement control.Announcement `json:"announcement"`
 		}
 	}
-	if err := getJSON(ctx, strings.TrimRight(c.URL, "/")+"/v1/fleet", &fleet); errors.Is(err, syscall.ECONNREFUSED) {
+	if err := getJSON(ctx, c.Key, strings.TrimRight(c.URL, "/")+"/v1/fleet", &fleet); errors.Is(err, syscall.ECONNREFUSED) {
 		return "", "", unanswered(c.URL, err)
 	} else if err != nil {
 		return "", "", fmt.Errorf("%s: %w; name a gateway with --url", c.URL, err)
@@ -99,7 +102,7 @@ func (c *drainCmd) await(ctx context.Context, out io.Writer, url, boot string) e
 			return fmt.Errorf("%s has not left: %w", c.Worker, context.Cause(ctx))
 		}
 		var now control.Announcement
-		err := getJSON(ctx, url+control.PathWorker, &now)
+		err := getJSON(ctx, c.Token, url+control.PathWorker, &now)
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
@@ -112,13 +115,18 @@ func (c *drainCmd) await(ctx context.Context, out io.Writer, url, boot string) e
 	}
 }
 
-// getJSON reads a JSON document.
-func getJSON(ctx context.Context, url string, v any) error {
+// bearer returns a client that shows a key or a token; "" shows none.
+func bearer(key string) *http.Client {
+	return admit.WithToken(&http.Client{Transport: http.DefaultTransport}, key)
+}
+
+// getJSON reads a JSON document with a key or a token.
+func getJSON(ctx context.Context, key, url string, v any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := bearer(key).Do(req)
 	if err != nil {
 		return errors.Unwrap(err)
 	}

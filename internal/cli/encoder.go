@@ -29,6 +29,7 @@ type encoderCmd struct {
 	Store     config.Store     `embed:"" prefix:"store-" group:"store"`
 	Mooncake  config.Mooncake  `embed:"" prefix:"mooncake-" group:"store"`
 	Transport config.Transport `embed:"" prefix:"transport-" group:"transport"`
+	Fleet     config.Fleet     `embed:"" prefix:"fleet-" group:"token"`
 	common    `embed:""`
 }
 

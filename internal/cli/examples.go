@@ -20,6 +20,7 @@ var examples = map[string][]man.Example{
 		{Does: "Serve a model of your own to others, with three Encoders", Line: "afterimage up --model text.gguf --mmproj vision.gguf --encoders 3 --listen 0.0.0.0:8000"},
 		{Does: "Share embeddings with other hosts through Mooncake", Line: "afterimage up --store mooncake"},
 		{Does: "Try it without a model", Line: "afterimage up --engine device"},
+		{Does: "Ask clients for a key", Line: "afterimage up --api-key token-abc123"},
 	},
 	"store": {
 		{Does: "Run the Store of this host with 8 GiB", Line: "afterimage store --bytes 8GiB --path /run/afterimage/store.sock"},
@@ -72,6 +73,8 @@ var examples = map[string][]man.Example{
 	"bench simulate":     {{Does: "Hold what simulate foretells against a fleet", Line: "afterimage bench simulate"}},
 	"simulate":           {{Does: "What reuse gives a made-up traffic", Line: "afterimage simulate --requests 2000 --images 1:0.5,4:0.5"}, {Does: "What it gives yours", Line: "afterimage simulate trace.csv"}},
 	"plan":               {{Does: "How many workers a traffic takes for a first token within 2 s", Line: "afterimage plan --ttft 2s --rate 4"}},
+	"keys new":           {{Does: "Make a key, and add its hash to a file", Line: "afterimage keys new --tenant acme >> keys.toml"}, {Does: "A key that may look at the whole fleet", Line: "afterimage keys new --tenant ops --admin"}},
+	"keys check":         {{Does: "Read a file of keys as a gateway does", Line: "afterimage keys check keys.toml"}},
 	"config print":       {{Does: "Show every value and where it comes from", Line: "afterimage config print /etc/afterimage/afterimage.toml"}, {Does: "Only what is not the default", Line: "afterimage config print --changed /etc/afterimage/afterimage.toml"}},
 	"config check":       {{Does: "Check a file for the role that will read it", Line: "afterimage config check /etc/afterimage/afterimage.toml --role encoder"}},
 	"doctor": {

@@ -21,6 +21,7 @@ type gatewayCmd struct {
 	Media    config.Media    `embed:"" group:"media"`
 	VLLM     config.VLLM     `embed:"" group:"vllm"`
 	Admin    string          `name:"mooncake-admin" key:"mooncake.admin" placeholder:"HOST:PORT" group:"store" help:"The HTTP port of a Mooncake master. The gateway asks it what the cluster stores, and shares images that it has among Encoders by load."`
+	Fleet    config.Fleet    `embed:"" prefix:"fleet-" group:"token"`
 	common   `embed:""`
 }
 
@@ -48,10 +49,19 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 		return err
 	}
 	own := cfg.Gateway
+	token, err := gatewayToken(cfg.Fleet)
+	if err != nil {
+		return err
+	}
+	door, shut, err := newDoor(own, p)
+	if err != nil {
+		return err
+	}
+	defer shut()
 	limits := mediaLimits(cfg.Media)
 	fetcher := newFetcher(own, limits.MaxBytes)
 	g := gateway.New(gateway.Config{
-		Version: version, Encoders: own.Encoders, Prefills: own.Prefills,
+		Version: version, Token: token, Encoders: own.Encoders, Prefills: own.Prefills,
 		MaxBodyBytes: int64(own.MaxBodyBytes), MaxImages: own.MaxImages, Limits: limits, Fetcher: fetcher,
 		Routing: gateway.Routing(own.Routing), LogRequests: own.LogRequests, NoOverlap: !cfg.Delivery.Overlap, Repairs: own.Repairs, ProbeEvery: probeEvery, ProbeTimeout: probeTimeout, SilenceLimit: time.Duration(own.SilenceLimit),
 		PrepareTimeout: prepareTimeout, EncodeTimeout: encodeTimeout, WriteTimeout: writeTimeout,
@@ -64,14 +74,23 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 	if own.Dashboard {
 		defer serveDashboard(mux, g, cfg, p)()
 	}
-	err := p.ready("")
+	err = p.ready("")
 	if err == nil {
-		err = p.serve(ctx, mux)
+		err = p.serve(ctx, door.Wrap(mux))
 	}
 	stop()
 	g.Close()
 	fetcher.Close()
 	return err
+}
+
+// gatewayToken returns what a gateway shows to workers.
+func gatewayToken(f config.Fleet) (string, error) {
+	tokens, err := f.Tokens()
+	if len(tokens) == 0 {
+		return "", err
+	}
+	return tokens[0], err
 }
 
 // storeEvents returns the events of the cluster, where its master is named; else nil.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"afterimage/internal/admin"
+	"afterimage/internal/admit"
 	"afterimage/internal/control"
 )
 
@@ -48,6 +49,7 @@ type departure struct {
 
 // serveWorker serves until the worker has left.
 func (p *process) serveWorker(ctx context.Context, mux *http.ServeMux, w leaver) error {
+	p.warnOpen(p.tokens)
 	d := &departure{p: p, w: w, asked: make(chan time.Duration, 1)}
 	mux.HandleFunc("POST "+control.PathDrain, d.serveDrain)
 	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -57,7 +59,7 @@ func (p *process) serveWorker(ctx context.Context, mux *http.ServeMux, w leaver)
 		d.run(ctx, ended)
 		stop(context.Cause(ctx))
 	})
-	err := admin.ServeUntil(serving, p.http, d.count(mux), func() time.Duration { return time.Until(d.until) })
+	err := admin.ServeUntil(serving, p.http, d.count(admit.Fleet(mux, p.tokens)), func() time.Duration { return time.Until(d.until) })
 	close(ended)
 	wg.Wait()
 	return err

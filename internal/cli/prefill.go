@@ -26,6 +26,7 @@ type prefillCmd struct {
 	Transport config.Transport `embed:"" prefix:"transport-" group:"transport"`
 	Store     config.Store     `embed:"" prefix:"store-" group:"store"`
 	Mooncake  config.Mooncake  `embed:"" prefix:"mooncake-" group:"store"`
+	Fleet     config.Fleet     `embed:"" prefix:"fleet-" group:"token"`
 	common    `embed:""`
 }
 

@@ -40,6 +40,8 @@ type process struct {
 	drain time.Duration
 	// engine says what computes, "" where nothing does.
 	engine string
+	// tokens are those of the fleet, which a worker asks for; none lets everybody in.
+	tokens []string
 }
 
 // computesWith tells what the engine of the role computes with.
@@ -128,6 +130,9 @@ func (a *app) runRole(role config.Role, file string, name func(*config.Config) s
 	defer done()
 
 	p := &process{role: role, name: name(&l.Config), env: a.Env, registry: admin.NewRegistry(), drain: time.Duration(l.Server.Drain)}
+	if p.tokens, err = l.Fleet.Tokens(); err != nil {
+		return usageError{err} // the file changed since it was checked
+	}
 	p.log = newLogger(a.Stderr, l.Log).With("process", p.name)
 	slog.SetDefault(p.log)
 	if err = p.listenAndRun(ctx, l, at, run); ctx.Err() != nil {

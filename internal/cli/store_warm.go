@@ -23,6 +23,7 @@ import (
 type storeWarmCmd struct {
 	Images  []string      `arg:"" placeholder:"IMAGE" help:"Image file, or http: or https: URL. @FILE takes one per line from a file, - from standard input."`
 	URL     string        `placeholder:"URL" default:"http://127.0.0.1:8000" env:"AFTERIMAGE_URL" help:"Gateway of the fleet (default ${default}). [$$AFTERIMAGE_URL]"`
+	Key     string        `name:"api-key" placeholder:"KEY" env:"AFTERIMAGE_API_KEY,OPENAI_API_KEY" help:"API key to show: the embeddings are those of its tenant. [$$AFTERIMAGE_API_KEY, $$OPENAI_API_KEY]"`
 	Model   string        `placeholder:"NAME" help:"Model to encode for. Empty takes the only one."`
 	Jobs    int           `short:"j" placeholder:"N" default:"4" help:"Images on their way at once (default ${default})."`
 	Retries int           `placeholder:"N" default:"5" help:"Times that an image is tried again while the fleet is busy or not ready (default ${default})."`
@@ -105,7 +106,7 @@ func (c *storeWarmCmd) warm(ctx context.Context, a *app, images []string) (warme
 // send starts the senders. The channel, which has to be read to its end, is closed when all images are
 // through or ctx has ended.
 func (c *storeWarmCmd) send(ctx context.Context, images []string, end context.CancelCauseFunc) <-chan warmJSON {
-	api := &client.Client{Base: strings.TrimRight(c.URL, "/"), HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: c.Jobs}}}
+	api := &client.Client{Base: strings.TrimRight(c.URL, "/"), HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: c.Jobs}}, Key: c.Key}
 	work, done := make(chan string), make(chan warmJSON)
 	var wg sync.WaitGroup
 	for range min(c.Jobs, len(images)) {

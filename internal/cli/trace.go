@@ -19,12 +19,13 @@ import (
 type traceCmd struct {
 	Name string `arg:"" name:"request-id" help:"The x-afterimage-trace of an answer. It is the request id too, where the client has sent none of its own; 'afterimage ask --trace' prints it."`
 	URL  string `name:"url" env:"AFTERIMAGE_URL" default:"http://127.0.0.1:8000" placeholder:"URL" help:"Gateway that took the request (default ${default}). [$$AFTERIMAGE_URL]"`
+	Key  string `name:"api-key" placeholder:"KEY" env:"AFTERIMAGE_API_KEY,OPENAI_API_KEY" help:"API key to show: that of the request's tenant, or an admin's. [$$AFTERIMAGE_API_KEY, $$OPENAI_API_KEY]"`
 	JSON bool   `help:"Print the gateway's JSON."`
 }
 
 // Run is called by the parser.
 func (c *traceCmd) Run(a *app) error {
-	api := &client.Client{Base: strings.TrimRight(c.URL, "/"), HTTP: &http.Client{}}
+	api := &client.Client{Base: strings.TrimRight(c.URL, "/"), HTTP: &http.Client{}, Key: c.Key}
 	t, err := api.Trace(a.ctx, c.Name)
 	if err != nil {
 		return unanswered(c.URL, err)

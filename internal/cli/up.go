@@ -43,6 +43,7 @@ type upCmd struct {
 	Mooncake  config.Mooncake  `embed:"" prefix:"mooncake-" group:"store"`
 	Encoder   config.Encoder   `embed:"" prefix:"encoder-" group:"encoder"`
 	Prefill   config.Prefill   `embed:"" prefix:"prefill-" group:"prefill"`
+	Fleet     config.Fleet     `embed:"" prefix:"fleet-" group:"token"`
 	common    `embed:""`
 }
 
@@ -172,6 +173,9 @@ func upDefaults(l *config.Loaded, caches []string) (notice string, err error) {
 			"Your own pair: afterimage up --model text.gguf --mmproj vision.gguf"
 	default:
 		notice = fmt.Sprintf("Model: %s with %s", l.Model.Path, l.Model.MMProj)
+	}
+	if g := l.Gateway; g.KeysFile != "" || len(g.APIKeys) > 0 {
+		notice += "\nIt asks for API keys: 'ask' takes one from OPENAI_API_KEY, curl needs -H \"Authorization: Bearer KEY\"."
 	}
 	return notice, err
 }

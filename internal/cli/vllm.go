@@ -24,6 +24,14 @@ func runVLLMFront(ctx context.Context, cfg config.Config, p *process) error {
 		return err
 	}
 	own.Metrics, own.Logger = p.registry, p.log
+	if own.Token, err = gatewayToken(cfg.Fleet); err != nil {
+		return err
+	}
+	door, shut, err := newDoor(cfg.Gateway, p)
+	if err != nil {
+		return err
+	}
+	defer shut()
 	if cfg.VLLM.Fetch == "gateway" {
 		own.Fetcher = newFetcher(cfg.Gateway, int64(cfg.Gateway.MaxBodyBytes))
 		defer own.Fetcher.Close()
@@ -42,7 +50,7 @@ func runVLLMFront(ctx context.Context, cfg config.Config, p *process) error {
 	f.Routes(api)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", f.ServeHealth) // vLLM's proxy says more there than other roles
-	mux.Handle("/", api)
+	mux.Handle("/", door.Wrap(api))
 	if err := p.ready(""); err != nil {
 		return err
 	}

@@ -39,6 +39,9 @@ func (c *checker) shared() {
 	if c.is(RoleUp, RoleEncoder, RolePrefill) {
 		c.transport(&cfg.Transport)
 	}
+	if c.is(RoleUp, RoleEncoder, RolePrefill, RoleGateway) {
+		c.fleet(&cfg.Fleet)
+	}
 	if c.is(RoleUp, RolePrefill) {
 		c.oneOf("delivery.mode", cfg.Delivery.Mode, DeliveryDirect, DeliveryP2P)
 	}
@@ -298,4 +301,9 @@ func (c *checker) gateway() {
 	c.duration("gateway.fetch_timeout", g.FetchTimeout, 10*time.Millisecond)
 	c.atLeast("gateway.repairs", int64(g.Repairs), 0, "")
 	c.duration("gateway.silence_limit", g.SilenceLimit, time.Second)
+	c.keys(g)
+	c.atLeast("gateway.max_text_requests", int64(g.MaxTextRequests), 0, "")
+	c.atLeast("gateway.max_image_requests", int64(g.MaxImageRequests), 0, "")
+	c.atLeast("gateway.max_queued", int64(g.MaxQueued), 0, "")
+	c.duration("gateway.max_wait", g.MaxWait, time.Millisecond)
 }

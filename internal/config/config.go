@@ -20,6 +20,7 @@ type Config struct {
 	Gateway   Gateway   `toml:"gateway"`
 	Delivery  Delivery  `toml:"delivery"`
 	Transport Transport `toml:"transport"`
+	Fleet     Fleet     `toml:"fleet"`
 	VLLM      VLLM      `toml:"vllm"`
 	Media     Media     `toml:"media"`
 	Up        Up        `toml:"up"`
@@ -144,6 +145,15 @@ type Gateway struct {
 	Dashboard        bool     `toml:"dashboard" key:"gateway.dashboard" negatable:"" help:"Serve the page at /: the fleet, the latest requests picture by picture, and what reuse saved. It shows no prompts, pictures, addresses or names of requests."`
 	Store            string   `toml:"store" key:"gateway.store" name:"store-socket" placeholder:"SOCKET" help:"Socket of the Store, with store.kind = ram, for the page to show how full it is. With mooncake, mooncake.admin says it. Nothing else depends on it."`
 	SilenceLimit     Duration `toml:"silence_limit" key:"gateway.silence_limit" placeholder:"TIME" help:"How long a worker that holds a call may show no sign of life (frozen, host gone) before the call is cut and repaired, or ends in an error once its answer has begun."`
+
+	APIKeys     []string `toml:"api_keys" key:"gateway.api_keys" name:"api-key" placeholder:"KEY" secret:"" help:"API keys to ask clients for, in the clear. They belong to the tenant default and may see the whole fleet. Other users of a host see the flag, but not the variable of the environment."`
+	KeysFile    string   `toml:"keys_file" key:"gateway.keys_file" placeholder:"FILE" help:"File of API keys, as hashes, and of the tenants that they belong to, with their limits; 'afterimage keys new' makes keys. It is read again when it changes, and on SIGHUP. With neither kind of keys, everybody may ask."`
+	OpenMetrics bool     `toml:"open_metrics" key:"gateway.open_metrics" negatable:"" help:"Show /metrics to everybody, as vLLM does. false asks for a key with admin = true, if there are keys: metrics name tenants."`
+
+	MaxTextRequests  int      `toml:"max_text_requests" key:"gateway.max_text_requests" placeholder:"N" help:"Requests without images that are in work at once; more wait, and tenants take turns. 0 is no limit."`
+	MaxImageRequests int      `toml:"max_image_requests" key:"gateway.max_image_requests" placeholder:"N" help:"The same for requests with images, from before their images are fetched. 0 is no limit."`
+	MaxQueued        int      `toml:"max_queued" key:"gateway.max_queued" placeholder:"N" help:"Requests of each kind that wait at once. One more gets a 503, unless another tenant takes up more of the line: then the latest of that one does."`
+	MaxWait          Duration `toml:"max_wait" key:"gateway.max_wait" placeholder:"TIME" help:"How long a request waits before it gets a 503."`
 }
 
 // Transport configures the data connections from Encoders to prefill workers.
@@ -153,6 +163,12 @@ type Transport struct {
 	TLSKey  string `toml:"tls_key" key:"transport.tls_key" placeholder:"FILE" help:"The certificate's private key, in PEM."`
 	TLSCA   string `toml:"tls_ca" key:"transport.tls_ca" name:"tls-ca" placeholder:"FILE" help:"Certificates of the authorities that the other end's certificate must come from, in PEM."`
 	TLSName string `toml:"tls_name" key:"transport.tls_name" placeholder:"NAME" help:"DNS name in the certificates of prefill workers. Empty: the host of their data address."`
+}
+
+// Fleet is what gateways and workers know each other by.
+type Fleet struct {
+	Token     string `toml:"token" key:"fleet.token" placeholder:"TEXT" secret:"" help:"What gateways show to workers, and workers ask for, at all routes but health and metrics. A gateway before vLLM workers shows it too, for their --api-key. Other users of a host see the flag, but not the variable of the environment."`
+	TokenFile string `toml:"token_file" key:"fleet.token_file" placeholder:"FILE" help:"The same from a file, a token per line. Gateways show the first, workers take each, so that a token can be replaced while all go on."`
 }
 
 // Delivery says how embeddings come to prefill workers.
@@ -232,6 +248,7 @@ func DefaultConfig() Config {
 		Gateway: Gateway{
 			Listen: "127.0.0.1:8000", MaxBodyBytes: 64 * MiB, MaxImages: 16,
 			FetchTimeout: Duration(10 * time.Second), Repairs: 2, Routing: "affinity", Dashboard: true, SilenceLimit: Duration(10 * time.Second),
+			OpenMetrics: true, MaxQueued: 256, MaxWait: Duration(30 * time.Second),
 		},
 		VLLM: VLLM{
 			ECConsumerDPSize: 1, DecodeRetries: 1, ProbeInterval: Seconds(5 * time.Second), ProbeTimeout: Seconds(2 * time.Second),

@@ -15,9 +15,11 @@ const EnvPrefix = "AFTERIMAGE_"
 
 // Key is one value of a Config: where it is and what it is called.
 type Key struct {
-	Name  string // "gateway.max_images"
-	Help  string
-	index []int // of the field, for reflect
+	Name string // "gateway.max_images"
+	Help string
+	// Secret says that the value is shown to nobody.
+	Secret bool
+	index  []int // of the field, for reflect
 }
 
 // Env returns the name of the environment variable.
@@ -32,10 +34,12 @@ var keys = func() []Key {
 	var out []Key
 	for table := range reflect.TypeFor[Config]().Fields() {
 		for f := range table.Type.Fields() {
+			_, secret := f.Tag.Lookup("secret")
 			out = append(out, Key{
-				Name:  table.Tag.Get("toml") + "." + f.Tag.Get("toml"),
-				Help:  f.Tag.Get("help"),
-				index: append(append([]int{}, table.Index...), f.Index...),
+				Secret: secret,
+				Name:   table.Tag.Get("toml") + "." + f.Tag.Get("toml"),
+				Help:   f.Tag.Get("help"),
+				index:  append(append([]int{}, table.Index...), f.Index...),
 			})
 		}
 	}
@@ -63,6 +67,17 @@ func (k Key) Text(c *Config) string {
 	default:
 		return fmt.Sprint(v)
 	}
+}
+
+// hidden stands for the value of a secret.
+const hidden = "(not shown)"
+
+// Shown returns the key's value in c for people: that of a secret is hidden.
+func (k Key) Shown(c *Config) string {
+	if text := k.Text(c); !k.Secret || text == "" {
+		return text
+	}
+	return hidden
 }
 
 // set reads text into the key's value in c.

@@ -19,11 +19,11 @@ type Value struct {
 	Source string `json:"source"`
 }
 
-// Values lists all values, or only those that somebody has set.
+// Values lists all values, or only those that somebody has set. Those of secrets are hidden.
 func (l *Loaded) Values(changed bool) []Value {
 	out := []Value{}
 	for _, k := range keys {
-		if v := (Value{k.Name, k.Text(&l.Config), l.Source(k.Name)}); !changed || v.Source != "default" {
+		if v := (Value{k.Name, k.Shown(&l.Config), l.Source(k.Name)}); !changed || v.Source != "default" {
 			out = append(out, v)
 		}
 	}
@@ -31,7 +31,7 @@ func (l *Loaded) Values(changed bool) []Value {
 }
 
 // Show writes all values, or only those that somebody has set, each with its source behind it. What it writes is
-// a file that Load reads.
+// a file that Load reads; secrets are not in it.
 func (l *Loaded) Show(w io.Writer, changed bool) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	table := ""
@@ -46,6 +46,10 @@ func (l *Loaded) Show(w io.Writer, changed bool) error {
 			}
 			table = t
 			fmt.Fprintf(tw, "[%s]\n", t)
+		}
+		if k.Secret && k.Text(&l.Config) != "" {
+			fmt.Fprintf(tw, "# %s = %s\t# %s\n", name, hidden, l.Source(k.Name))
+			continue
 		}
 		fmt.Fprintf(tw, "%s = %s\t# %s\n", name, literal(k.field(&l.Config)), l.Source(k.Name))
 	}

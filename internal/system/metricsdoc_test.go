@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"afterimage/internal/admit"
 	"afterimage/internal/dashboard"
 	"afterimage/internal/store/mooncake"
 	"afterimage/internal/vllm"
@@ -43,7 +44,8 @@ func TestDocumentListsAllMetrics(t *testing.T) {
 	clustered.MustRegister(cluster.Collector())
 	modelled := prometheus.NewRegistry()
 	modelled.MustRegister(encoderEngine(t, 0).Collector())
-	front := prometheus.NewRegistry()
+	front, door := prometheus.NewRegistry(), prometheus.NewRegistry()
+	admit.New(admit.Config{Registry: door})
 	if _, err := vllm.New(vllm.Config{Metrics: front}); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +55,7 @@ func TestDocumentListsAllMetrics(t *testing.T) {
 	for _, r := range []struct {
 		role string
 		reg  *prometheus.Registry
-	}{{"gateway", f.gateway.reg}, {"gateway", front}, {"gateway", page}, {"encoder", f.encoders[0].reg}, {"encoder", clustered}, {"prefill", clustered}, {"encoder", modelled}, {"prefill", f.prefill.reg}, {"store", f.storeReg}} {
+	}{{"gateway", f.gateway.reg}, {"gateway", front}, {"gateway", door}, {"gateway", page}, {"encoder", f.encoders[0].reg}, {"encoder", clustered}, {"prefill", clustered}, {"encoder", modelled}, {"prefill", f.prefill.reg}, {"store", f.storeReg}} {
 		for _, row := range seriesOf(t, r.reg) {
 			if !slices.Contains(roles[row], r.role) {
 				roles[row] = append(roles[row], r.role)
