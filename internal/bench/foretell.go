@@ -29,7 +29,7 @@ func DefaultForetell() Foretell {
 	r := DefaultReassign()
 	r.Profile = device.DefaultProfile()
 	r.Profile.Prefill, r.Profile.Answer, r.Profile.Slots = 100*time.Microsecond, 0, 32
-	r.Requests, r.Rate, r.Scale = 240, 4, 2
+	r.Requests, r.Rate = 160, 4
 	return Foretell{
 		Reassign: r, Policies: AllPolicies(), CacheBytes: 96 * mib, StoreBytes: 1 << 30,
 		Popularity: sim.Popularity{Kind: sim.Zipf, S: 0.9, Distinct: 300},
@@ -88,7 +88,8 @@ func (w *Foretell) trace() (*sim.Trace, error) {
 	})
 }
 
-// policy measures one policy in a fleet of its own, and has sim foretell it.
+// policy measures one policy in a fleet of its own, and has sim foretell it, with images at home where they are in
+// that fleet.
 func (w *Foretell) policy(ctx context.Context, t *sim.Trace, p sim.Policy) (Foretold, error) {
 	out := Foretold{Policy: p.Name}
 	// An Encoder that the client names takes part in no flight of other requests.
@@ -97,18 +98,19 @@ func (w *Foretell) policy(ctx context.Context, t *sim.Trace, p sim.Policy) (Fore
 	m.Encoders, m.Prefills = reassignEncoders, workloadPrefills
 	m.CacheBytes = w.CacheBytes
 	m.Encode, m.Host, m.Prefill, m.Step, m.Whole = w.Profile.Encode, w.Profile.Host, w.Profile.Prefill, w.Profile.Decode, w.Profile.Whole
-	var err error
-	if out.Outcome, err = sim.Run(ctx, t, m, p); err != nil {
-		return out, err
-	}
 	spec := rolesSpec{
 		encoders: m.Encoders, prefills: m.Prefills, store: p.StoreBytes != 0, delivery: "p2p", storeBytes: w.StoreBytes,
 		encoderCache: w.CacheBytes, encoderArena: w.CacheBytes + 160*mib, prefillArena: 256 * mib,
 	}
-	err = w.fleet(ctx, p.Name, spec, func(f *roles) error {
-		out.Measured, err = w.run(ctx, f, w.pass(t, p))
+	err := w.fleet(ctx, p.Name, spec, func(f *roles) (err error) {
+		if p.Owners, err = w.owners(ctx, f); err == nil {
+			out.Measured, err = w.run(ctx, f, w.pass(t, p))
+		}
 		return err
 	})
+	if err == nil {
+		out.Outcome, err = sim.Run(ctx, t, m, p)
+	}
 	return out, err
 }
 

@@ -43,7 +43,7 @@ func (w *Workloads) seeds(ctx context.Context, f *roles, workload, policy string
 }
 
 // owners returns the Encoder that the gateway's affinity gives each image to.
-func (w *Workloads) owners(ctx context.Context, f *roles) ([]int, error) {
+func (r *Reassign) owners(ctx context.Context, f *roles) ([]int, error) {
 	var fleet struct {
 		Encoders []struct {
 			Announcement struct {
@@ -63,8 +63,8 @@ func (w *Workloads) owners(ctx context.Context, f *roles) ([]int, error) {
 	for _, e := range fleet.Encoders {
 		peers = append(peers, route.Peer{Name: e.Announcement.Name, Ready: true})
 	}
-	owners := make([]int, w.Distinct)
-	for i, url := range w.pictures {
+	owners := make([]int, len(r.pictures))
+	for i, url := range r.pictures {
 		file, err := base64.StdEncoding.DecodeString(string(url[len("data:image/png;base64,"):]))
 		if err != nil {
 			return nil, err

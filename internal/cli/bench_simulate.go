@@ -14,8 +14,8 @@ type foretellCmd struct {
 	benchFlags `embed:""`
 
 	Policy   []string `placeholder:"NAME" enum:"none,affinity,store,both" default:"none,affinity,store,both" help:"Policies to compare: none, affinity, store, both (default all)."`
-	Scale    float64  `placeholder:"N" default:"2" help:"Divide modelled times and gaps; values are printed as they would be without (default ${default})."`
-	Requests int      `placeholder:"N" default:"240" help:"Requests per policy (default ${default})."`
+	Scale    float64  `placeholder:"N" default:"1" help:"Divide modelled times and gaps; values are printed as they would be without (default ${default})."`
+	Requests int      `placeholder:"N" default:"160" help:"Requests per policy (default ${default})."`
 	Rate     float64  `placeholder:"N" default:"4" help:"Requests per second (default ${default})."`
 	Seed     uint64   `placeholder:"N" default:"1" help:"Seed of the traffic (default ${default})."`
 }
@@ -23,7 +23,7 @@ type foretellCmd struct {
 // Help is shown below the command's own line.
 func (*foretellCmd) Help() string {
 	return "Makes a traffic up, puts it on a fleet whose accelerator is modelled and whose Store, transport and gateway are real, takes the same traffic through 'afterimage simulate', " +
-		"and holds what was foretold against what was measured. It takes about three minutes and wants a quiet machine."
+		"and holds what was foretold against what was measured. It takes about four minutes and wants a quiet machine."
 }
 
 // Run is called by the parser.

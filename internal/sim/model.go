@@ -22,6 +22,8 @@ const (
 type Policy struct {
 	Name    string
 	Routing Routing
+	// Owners is the Encoder of each image, for Affinity; nil draws them, as a hash would.
+	Owners []int
 	// StoreBytes is the size of the shared Store: 0 is none, Unlimited has no end.
 	StoreBytes int64
 	// SecondSighting publishes an embedding only if its Encoder has seen the image before.
@@ -95,6 +97,8 @@ func (m *Model) validate(p Policy) error {
 		return errors.New("sim: a time is negative")
 	case p.Routing != Spread && p.Routing != Affinity:
 		return fmt.Errorf("sim: unknown routing %q; there are %q and %q", p.Routing, Spread, Affinity)
+	case slices.ContainsFunc(p.Owners, func(e int) bool { return e < 0 || e >= m.Encoders }):
+		return fmt.Errorf("sim: an image belongs to an Encoder that is none of %d", m.Encoders)
 	case !slices.Contains(Evictions(), p.Eviction):
 		return fmt.Errorf("sim: unknown eviction %q; there are %q", p.Eviction, Evictions())
 	}

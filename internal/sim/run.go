@@ -164,6 +164,9 @@ func (r *run) route(image uint32) int {
 		r.turn++
 		return int(mixBits(uint64(r.turn)) % uint64(len(r.enc)))
 	}
+	if int(image) < len(r.p.Owners) {
+		return r.p.Owners[image]
+	}
 	best, score := 0, uint64(0)
 	for i := range r.enc {
 		if s := mixBits(uint64(image)<<12 | uint64(i)); s > score || i == 0 {

@@ -345,3 +345,30 @@ func BenchmarkRun(b *testing.B) {
 		}
 	}
 }
+
+// TestOwners: images go to the Encoders that they are given to, and to none that there is not.
+func TestOwners(t *testing.T) {
+	b := newBuilder()
+	for i := range uint32(8) {
+		b.begin(time.Duration(i)*time.Second, 10, 2)
+		if err := b.use(Use{Image: i, Bytes: 1024}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trace, err := b.trace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := DefaultModel()
+	p := Policy{Name: "all at one", Routing: Affinity, Eviction: LRU, Owners: make([]int, 8)}
+	for i := range p.Owners {
+		p.Owners[i] = 1
+	}
+	if o, err := Run(t.Context(), trace, m, p); err != nil || o.EncoderSpread != 2 {
+		t.Errorf("spread %v, want 2 of 2: %v", o.EncoderSpread, err)
+	}
+	p.Owners[3] = 2
+	if _, err := Run(t.Context(), trace, m, p); err == nil {
+		t.Error("an Encoder that is not there takes an image")
+	}
+}
