@@ -86,7 +86,12 @@ func (m *Mapping) Buf(off, n int64, release func()) (*Buf, error) {
 		return nil, ErrClosed
 	}
 	m.bufs++
-	b := &Buf{off: off, size: n, mem: m.mem[off : off+n : off+n], lent: &lent{m: m, release: release}}
+	both := &struct { // one allocation
+		Buf
+		lent
+	}{lent: lent{m: m, release: release}}
+	b := &both.Buf
+	b.off, b.size, b.mem, b.lent = off, n, m.mem[off:off+n:off+n], &both.lent
 	b.refs.Store(1)
 	b.committed.Store(true)
 	b.note("loan")

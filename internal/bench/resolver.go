@@ -163,7 +163,7 @@ func (x *resolverRun) misses(ctx context.Context) error {
 	}
 	const runs = 200
 	var before, after runtime.MemStats
-	calls := x.lend.calls.Load()
+	calls := x.lend.calls()
 	runtime.ReadMemStats(&before)
 	for range runs {
 		if err := w.run(); err != nil {
@@ -173,7 +173,7 @@ func (x *resolverRun) misses(ctx context.Context) error {
 	runtime.ReadMemStats(&after)
 	x.rows = append(x.rows,
 		Absolute(x.name+" full miss", "p50 us", w.p50(), maxMissUS),
-		Absolute(x.name+" full miss", "Store calls", float64(x.lend.calls.Load()-calls)/runs, 1),
+		Absolute(x.name+" full miss", "Store calls", float64(x.lend.calls()-calls)/runs, 1),
 		none(x.name+" full miss", "allocations, Store client's included", float64((after.Mallocs-before.Mallocs)/runs)),
 	)
 	return nil

@@ -99,11 +99,11 @@ func (x *resolverRun) serials(ctx context.Context, _ *way) error {
 
 // perRequest counts what one run of w asks of the Store.
 func (x *resolverRun) perRequest(w *way) (calls, registrations float64, err error) {
-	c, r := x.lend.calls.Load(), x.lend.registrations()
+	c, r := x.lend.calls(), x.lend.registrations()
 	if err := w.run(); err != nil {
 		return 0, 0, err
 	}
-	calls, registrations = float64(x.lend.calls.Load()-c), float64(x.lend.registrations()-r)
+	calls, registrations = float64(x.lend.calls()-c), float64(x.lend.registrations()-r)
 	return calls, registrations, w.check(true)
 }
 

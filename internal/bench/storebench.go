@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"afterimage/internal/arena"
 	"afterimage/internal/embedding"
@@ -72,21 +71,19 @@ type storeRig struct {
 	noRedis string    // why
 }
 
-// counting counts the calls that reach a Store.
-type counting struct {
-	store.Store
-	calls atomic.Int64
+// counting tells what a client asked of its Store.
+type counting struct{ store.Store }
+
+// stats are those of the client below; none of another.
+func (c *counting) stats() (st ram.ClientStats) {
+	if s, ok := c.Store.(interface{ Stats() ram.ClientStats }); ok {
+		st = s.Stats()
+	}
+	return st
 }
 
-func (c *counting) Exists(ctx context.Context, keys []embedding.Key) ([]store.State, error) {
-	c.calls.Add(1)
-	return c.Store.Exists(ctx, keys)
-}
-
-func (c *counting) Get(ctx context.Context, wants []store.Want) []store.Got {
-	c.calls.Add(1)
-	return c.Store.Get(ctx, wants)
-}
+// calls returns how often the Store's process was asked something.
+func (c *counting) calls() int64 { return int64(c.stats().Calls) }
 
 // PutAll implements store.Batcher.
 func (c *counting) PutAll(ctx context.Context, puts []store.Putting) []error {
@@ -94,12 +91,7 @@ func (c *counting) PutAll(ctx context.Context, puts []store.Putting) []error {
 }
 
 // registrations returns how often memory was shown to the Store.
-func (c *counting) registrations() int64 {
-	if s, ok := c.Store.(interface{ Stats() ram.ClientStats }); ok {
-		return int64(s.Stats().Shown)
-	}
-	return 0
-}
+func (c *counting) registrations() int64 { return int64(c.stats().Shown) }
 
 // NoneStored implements store.Excluder; it reaches no Store.
 func (c *counting) NoneStored(keys []embedding.Key) bool {

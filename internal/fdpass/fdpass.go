@@ -18,7 +18,7 @@ import (
 )
 
 // MaxFiles is the most descriptors that one message carries.
-const MaxFiles = 2
+const MaxFiles = 3
 
 // Source reads from a connection and keeps the descriptors that come with the bytes; a plain read would
 // drop them.

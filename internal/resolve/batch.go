@@ -27,8 +27,7 @@ type batch struct {
 	fault   error           // the last error of the Store that was no miss
 	byKey   map[embedding.Key]int
 	buffer  int64 // bytes that one read may take
-	loans   bool  // the Store was not asked what it has
-	refused []int // items whose objects were not lent
+	loans   bool  // the Store lends what it has
 }
 
 // wanted is an item that the Store has.
@@ -44,7 +43,7 @@ func (b *batch) clear() {
 	clear(b.wanted)
 	clear(b.byKey)
 	b.leader, b.missing, b.keys, b.wanted, b.wrong = b.leader[:0], b.missing[:0], b.keys[:0], b.wanted[:0], nil
-	b.loans, b.refused = false, nil
+	b.loans = false
 }
 
 // scanned is how many items are compared with each other; beyond, a map is faster.
@@ -116,8 +115,7 @@ func (b *batch) excluded() bool {
 func (b *batch) ask(ctx context.Context) {
 	b.buffer = b.r.cfg.ReadBufferBytes
 	if b.loans {
-		b.askForLoans()
-		return
+		b.buffer = math.MaxInt64 // a loan takes no memory of ours, which the read buffer bounds
 	}
 	states, err := b.r.cfg.Store.Exists(ctx, b.keys)
 	if err != nil {
@@ -131,38 +129,6 @@ func (b *batch) ask(ctx context.Context) {
 			b.results[i].Reason = Absent
 		} else if w, ok := b.plan(i, states[n].Bytes); ok {
 			b.wanted = append(b.wanted, w)
-		}
-	}
-}
-
-// askForLoans plans to read everything at once. Where a read is a loan it costs no more than a question,
-// and it takes no memory of ours, which the read buffer bounds.
-func (b *batch) askForLoans() {
-	b.buffer = math.MaxInt64
-	for _, i := range b.missing {
-		if w, ok := b.plan(i, 0); ok {
-			b.wanted = append(b.wanted, w)
-		}
-	}
-}
-
-// dropMisfits asks for the sizes of objects that were refused unseen, and has those dropped that fit
-// nobody: otherwise they would stand in the way of the right ones for ever.
-func (b *batch) dropMisfits(ctx context.Context) {
-	if len(b.refused) == 0 {
-		return
-	}
-	keys := make([]embedding.Key, len(b.refused))
-	for n, i := range b.refused {
-		keys[n] = b.items[i].Key
-	}
-	states, err := b.r.cfg.Store.Exists(ctx, keys)
-	if err != nil {
-		return // the items failed already
-	}
-	for n, i := range b.refused {
-		if states[n].Present && states[n].Bytes > 0 {
-			_, _ = b.plan(i, states[n].Bytes)
 		}
 	}
 }

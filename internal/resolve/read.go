@@ -48,8 +48,6 @@ func (b *batch) readOnce(ctx context.Context, ws []wanted) (again []wanted, full
 				again, full = append(again, w), full+int64(w.want.Bytes)
 			} else if errors.Is(got.Err, store.ErrExpired) {
 				again = append(again, w)
-			} else if b.loans && errors.Is(got.Err, store.ErrRejected) {
-				b.refused = append(b.refused, w.i)
 			}
 		}
 	}
@@ -132,9 +130,6 @@ func (b *batch) drop(i int, err error) {
 // fail marks an item that the Store did not give.
 func (b *batch) fail(i int, err error) {
 	b.results[i] = Result{Reason: reasonOf(err), Err: err}
-	if b.loans && b.results[i].Reason == Absent {
-		b.results[i].Err = nil // it was never said to be there
-	}
 	if r := b.results[i].Reason; r != Absent && r != NoMemory && r != Expired && r != Distrusted {
 		b.fault = err
 	}

@@ -4,10 +4,10 @@
 // this process, then in the shared Store.
 //
 // A Resolve asks the cache for each item, the Store once for all that are left, and reads what is
-// there in batches bounded in bytes. A Store that lends its memory is not asked first: there a read costs
-// no more than the question. Every object that comes from the Store is checked against the
-// key and the contract of its item, so a wrong one is a miss of that item alone; it is counted by
-// reason and removed from the Store, so that the right one can take its place.
+// there in batches bounded in bytes; loans take no memory and are not bounded. Every object that comes
+// from the Store is checked against the key and the contract of its item, so a wrong one is a miss of
+// that item alone; it is counted by reason and removed from the Store, so that the right one can take
+// its place.
 //
 // A fault of the Store is a miss too: it costs at most the Timeout, never the request. What the Store
 // cannot account for is quarantined (store.Guard).
@@ -245,7 +245,6 @@ func (r *Resolver) fromStore(ctx context.Context, b *batch) {
 		b.read(ctx, ws[:n])
 		ws = ws[n:]
 	}
-	b.dropMisfits(ctx)
 	if len(b.wrong) > 0 && !r.cfg.KeepWrong {
 		if err := r.cfg.Store.Remove(ctx, b.wrong); err != nil {
 			r.cfg.Logger.Warn("resolve: wrong objects stay in the Store", "objects", len(b.wrong), "error", err)

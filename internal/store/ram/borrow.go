@@ -7,81 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"os"
 
 	"golang.org/x/sys/unix"
-
-	"afterimage/internal/arena"
-	"afterimage/internal/fdpass"
 )
-
-// makeLink makes the borrower of a client that asked for a link, and answers hello. When the Store's
-// memory cannot be shown, the answer lacks flagLink and the connection is a lane like any other.
-func (s *session) makeLink(h head, a ask) error {
-	files, err := s.srv.show()
-	if err != nil {
-		s.src.take(0)
-		return s.greet(h, greeting{}, nil)
-	}
-	defer fdpass.CloseAll(files)
-	g := greeting{flags: flagLink, memory: s.srv.cfg.Arena.Stats().Capacity, sketch: s.srv.shelf.sketch.mem.Stats().Capacity}
-	m, err := s.clientMemory(a)
-	if err != nil {
-		s.srv.cfg.Logger.Warn("store: objects of a client will be streamed", "process", a.pid, "error", err)
-	} else if m != nil {
-		g.flags |= flagMemory
-	}
-	s.borrower = s.srv.lendTo(m)
-	g.link = s.borrower.id
-	return s.greet(h, g, files)
-}
-
-// clientMemory maps the arena that a client showed; nil when it has none.
-func (s *session) clientMemory(a ask) (*arena.Mapping, error) {
-	if a.memory == 0 {
-		s.src.take(0)
-		return nil, nil
-	}
-	files := s.src.take(1)
-	if files == nil {
-		return nil, fmt.Errorf("no descriptor for %d bytes of memory", a.memory)
-	}
-	defer fdpass.CloseAll(files)
-	return arena.MapShared(files[0], int64(a.memory))
-}
-
-// show returns descriptors of the Store's memory and sketch.
-func (s *Server) show() ([]*os.File, error) {
-	memory, err := s.cfg.Arena.Share()
-	if err != nil {
-		return nil, err
-	}
-	sketch, err := s.shelf.sketch.mem.Share()
-	if err != nil {
-		return nil, errors.Join(err, memory.Close())
-	}
-	return []*os.File{memory, sketch}, nil
-}
-
-// lendTo registers a borrower under a number that others cannot guess.
-func (s *Server) lendTo(m *arena.Mapping) *borrower {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for {
-		id := rand.Uint64()
-		if _, taken := s.borrowers[id]; id != 0 && !taken {
-			s.borrowers[id] = newBorrower(id, m)
-			return s.borrowers[id]
-		}
-	}
-}
-
-func (s *Server) borrowerOf(id uint64) *borrower {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.borrowers[id]
-}
 
 // settle ends a borrower and all its loans. gone says that its process cannot read any more.
 func (s *Server) settle(b *borrower, gone bool) {
@@ -89,6 +17,9 @@ func (s *Server) settle(b *borrower, gone bool) {
 	delete(s.borrowers, b.id)
 	s.mu.Unlock()
 	s.shelf.end(b, gone)
+	if b.account != nil {
+		b.account.buf.Release()
+	}
 	if b.arena != nil {
 		if err := b.arena.Close(); err != nil {
 			s.cfg.Logger.Warn("store: client memory stays mapped", "error", err)

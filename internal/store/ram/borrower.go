@@ -10,6 +10,7 @@ type borrower struct {
 	id    uint64
 	arena *arena.Mapping // the client's memory, which PUTs are copied from; nil if it has none to show
 
+	account *account // of its pins; nil while it makes none
 	lanes   map[uint64]*track
 	loans   map[uint64]*loan
 	recalls []uint64 // loans to ask back
@@ -78,6 +79,7 @@ func (s *shelf) end(b *borrower, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b.gone = true
+	s.closeAccountLocked(b, gone)
 	for _, l := range b.loans {
 		if !gone {
 			l.o.buf.Retain().Quarantine("on loan as the Store cut the connection")

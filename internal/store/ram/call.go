@@ -61,6 +61,7 @@ func (c *Client) call(ctx context.Context, l *lane, fn func(*conn) error) error 
 		return err
 	}
 	defer c.wg.Done()
+	c.calls.Add(1)
 	if err := ctx.Err(); err != nil {
 		return c.unavailable(err)
 	}

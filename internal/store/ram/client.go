@@ -96,6 +96,8 @@ type Client struct {
 	faults    atomic.Uint64 // connections closed for an error
 	fastFails atomic.Uint64 // calls that the breaker answered
 	skipped   atomic.Uint64 // keys that the sketch answered
+	calls     atomic.Uint64 // made of the Store's process
+	pinned    atomic.Uint64 // objects got without one
 	recalls   atomic.Uint64 // loans that the Store asked back
 }
 
@@ -219,12 +221,14 @@ type ClientStats struct {
 	LoanBytes int64  // their sizes
 	Recalls   uint64 // loans that the Store asked back
 	Skipped   uint64 // keys known to be absent without asking
+	Calls     uint64 // times that the Store was asked something
+	Pinned    uint64 // objects got without asking
 }
 
 // Stats returns the state at this moment.
 func (c *Client) Stats() ClientStats {
 	st := ClientStats{Dials: c.dials.Load(), Shown: c.shown.Load(), Faults: c.faults.Load(), FastFails: c.fastFails.Load(),
-		Restarts: c.restarts.Load(), Open: c.breaker.open(), Recalls: c.recalls.Load(), Skipped: c.skipped.Load()}
+		Restarts: c.restarts.Load(), Open: c.breaker.open(), Recalls: c.recalls.Load(), Skipped: c.skipped.Load(), Calls: c.calls.Load(), Pinned: c.pinned.Load()}
 	if l := c.link.Load(); l != nil {
 		st.Loans, st.LoanBytes = l.held()
 	}

@@ -50,11 +50,22 @@ func (c *Client) connected(ctx context.Context, nc net.Conn) (*link, error) {
 }
 
 // makeLink exchanges memory with the Store. It returns nil when the Store lends nothing.
-func (c *Client) makeLink(nc net.Conn, memory *os.File) (*link, error) {
+func (c *Client) makeLink(nc net.Conn, memory *os.File) (made *link, err error) {
 	cn := newConn(c, nc)
 	defer cn.limit.end()
 	a := ask{pid: uint32(os.Getpid()), flags: flagLink, memory: uint64(c.cfg.Arena.Stats().Capacity)}
-	g, err := cn.hello(a, []*os.File{memory})
+	p, table := newPins()
+	files := []*os.File{memory}
+	if p != nil {
+		defer table.Close()
+		files, a.table = append(files, table), tableBytes
+	}
+	defer func() {
+		if made == nil {
+			p.close()
+		}
+	}()
+	g, err := cn.hello(a, files)
 	if err != nil {
 		fdpass.CloseAll(cn.src.take(0))
 		return nil, err
@@ -64,7 +75,7 @@ func (c *Client) makeLink(nc net.Conn, memory *os.File) (*link, error) {
 		return nil, err
 	}
 	c.noteEpoch(g)
-	files := cn.src.take(2)
+	files = cn.src.take(3)
 	defer fdpass.CloseAll(files)
 	if g.flags&flagLink == 0 || files == nil {
 		c.linkless.Store(g.epoch)
@@ -77,6 +88,7 @@ func (c *Client) makeLink(nc net.Conn, memory *os.File) (*link, error) {
 		return nil, nil
 	}
 	l.sketch = mapSketch(files[1], g.sketch)
+	l.pins = p.with(mapIndex(files[2], g.index), g.place)
 	c.link.Store(l)
 	c.shown.Add(1)
 	go l.read()
@@ -96,6 +108,20 @@ func mapSketch(f *os.File, n int64) *sketch {
 		return nil
 	}
 	return s
+}
+
+// mapIndex returns nil for an index that cannot be used: every object is asked for then.
+func mapIndex(f *os.File, n int64) *index {
+	m, err := arena.MapShared(f, n)
+	if err != nil {
+		return nil
+	}
+	defer m.Close() // stays mapped while the index holds its Buf
+	x, err := openIndex(m)
+	if err != nil {
+		return nil
+	}
+	return x
 }
 
 // lose ends the use of a link for new calls. Its loans stay.

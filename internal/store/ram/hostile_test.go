@@ -299,7 +299,7 @@ func lieTo(t *testing.T, ln net.Listener, mem *arena.Arena, offer []uint64) {
 					g := greeting{flags: flagLink, epoch: 1, link: 1, memory: mem.Stats().Capacity, sketch: mem.Stats().Capacity}
 					var files []*os.File
 					if a.flags&flagLink != 0 {
-						for range 2 {
+						for range 3 {
 							f, err := mem.Share()
 							if err != nil {
 								t.Error(err)

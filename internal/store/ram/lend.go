@@ -42,6 +42,7 @@ func (s *shelf) lend(ln *track, request uint64, wishes []wish, out []offer) ([]o
 		return out, false
 	}
 	ln.request, ln.last = request, ln.last[:0]
+	s.syncLocked() // what was used before becomes warm before
 	for _, w := range wishes {
 		var f offer
 		if f.o, f.n, f.st = s.wantLocked(w.key, w.most, w.exact); f.o != nil {
@@ -58,23 +59,29 @@ func (s *shelf) lend(ln *track, request uint64, wishes []wish, out []offer) ([]o
 // loanLocked turns a reader of o into a loan. It returns nil when loans would hold more than half the
 // Store, and then asks for the oldest ones: PUTs never starve.
 func (s *shelf) loanLocked(o *object, to *borrower) *loan {
-	n := int64(o.buf.Len())
+	s.gatherLocked()
+	defer s.allotLocked()
+	if n := int64(o.buf.Len()); len(o.loans) == 0 && s.lentSum+n > s.limit/2 {
+		s.recallLocked(n)
+		return nil
+	}
+	s.nextLoan++
+	s.n.lent++
+	return s.enterLocked(o, to, s.nextLoan)
+}
+
+// enterLocked enters a loan into the books; holdLocked counted its reader.
+func (s *shelf) enterLocked(o *object, to *borrower, id uint64) *loan {
 	if len(o.loans) == 0 {
-		if s.lentSum+n > s.limit/2 {
-			s.recallLocked(n)
-			return nil
-		}
-		s.lentSum += n
+		s.lentSum += int64(o.buf.Len())
 		o.lent = s.lent.PushFront(o)
 	} else {
 		s.lentOrder(o).MoveToFront(o.lent)
 	}
-	s.nextLoan++
-	l := &loan{id: s.nextLoan, o: o, to: to}
+	l := &loan{id: id, o: o, to: to}
 	o.loans = append(o.loans, l)
 	to.loans[l.id] = l
 	s.loans++
-	s.n.lent++
 	return l
 }
 
@@ -94,16 +101,18 @@ func (s *shelf) giveBackLocked(l *loan) {
 }
 
 // giveBack ends the loans of a borrower with these numbers. Those that it does not have are passed
-// over: a return may cross the end of the same loan.
+// over: a return may cross the end of the same loan. So are pins, which end in the client's table: that
+// there is something to see there is what any return says.
 func (s *shelf) giveBack(b *borrower, ids []uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.giveBackAllLocked(b, ids)
+	s.syncLocked()
 }
 
 func (s *shelf) giveBackAllLocked(b *borrower, ids []uint64) {
 	for _, id := range ids {
-		if l, ok := b.loans[id]; ok {
+		if l, ok := b.loans[id]; ok && id&pinnedOnly == 0 {
 			s.giveBackLocked(l)
 		}
 	}
@@ -156,6 +165,7 @@ func (s *shelf) recallFor(n int64) (<-chan struct{}, bool) {
 	if s.closed {
 		return nil, false
 	}
+	s.syncLocked()
 	if short := s.reading + s.held + n - s.limit; short > 0 {
 		n = short // or all of it, where there is room but not in one piece
 	}

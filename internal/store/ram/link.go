@@ -25,12 +25,14 @@ type link struct {
 	wake   chan struct{} // has a value when write has something to send
 	gone   chan struct{} // closed when the Store is, or the connection
 
-	mu               sync.Mutex // guards the fields below
-	loans            map[uint64]*arena.Buf
-	bytes            int64
+	mu               sync.Mutex            // guards the fields below
+	loans            map[uint64]*arena.Buf // those that were asked for
+	pins             *pins                 // nil where every object is asked for
+	bytes            int64                 // of loans and pins
 	returns          []uint64
 	due              int64    // bytes of returns
 	ends             []uint64 // pairs of lane and request
+	look             bool     // the Store is to look at the table
 	lingering, fresh bool     // a timer runs for returns; there were some since it last looked
 	leaving          bool
 	shut             bool // this side closed the link: the Store has ended the loans, so there are none any more
@@ -70,8 +72,7 @@ func (l *link) giveBack(id uint64, n int64) {
 		l.lingerLocked()
 	}
 	many := l.due > l.memory.Size()/lingerShare
-	last := l.leaving && len(l.loans) == 0
-	l.shut = l.shut || last
+	last := l.lastLocked()
 	l.mu.Unlock()
 	if last {
 		l.nc.Close()
@@ -80,6 +81,13 @@ func (l *link) giveBack(id uint64, n int64) {
 	if many {
 		poke(l.wake)
 	}
+}
+
+// lastLocked reports whether the link is to be closed, after its last loan.
+func (l *link) lastLocked() bool {
+	last := l.leaving && len(l.loans)+l.pins.count() == 0
+	l.shut = l.shut || last
+	return last
 }
 
 // laneEnded tells the Store of a lane that this side closed, and of the request that was not answered
@@ -105,8 +113,7 @@ func poke(c chan struct{}) {
 func (l *link) leave() (idle bool) {
 	l.mu.Lock()
 	l.leaving = true
-	idle = len(l.loans) == 0
-	l.shut = l.shut || idle
+	idle = l.lastLocked()
 	l.mu.Unlock()
 	if idle {
 		l.nc.Close()
@@ -118,7 +125,7 @@ func (l *link) leave() (idle bool) {
 func (l *link) held() (int, int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.loans), l.bytes
+	return len(l.loans) + l.pins.count(), l.bytes
 }
 
 // noneStored reports that for sure none of the keys is stored. The order matters: a Store that is
@@ -130,7 +137,7 @@ func (l *link) noneStored(keys []embedding.Key) bool {
 		return false
 	}
 	for _, k := range keys {
-		if !l.sketch.absent(k) {
+		if !l.sketch.absent(hashOf(k)) {
 			return false
 		}
 	}
@@ -154,6 +161,7 @@ func (l *link) read() {
 	l.mu.Lock()
 	l.over, l.leaving = true, true
 	l.returns, l.ends = nil, nil
+	l.pins.blind()
 	l.mu.Unlock()
 	l.nc.Close()
 	poke(l.wake) // ends write
@@ -196,9 +204,15 @@ func (l *link) recall(ids []uint64) {
 		for _, b := range l.loans {
 			bufs = append(bufs, b)
 		}
+		bufs = l.pins.all(bufs)
 	}
 	for _, id := range ids {
-		if b := l.loans[id]; b != nil { // or it is on its way back
+		b := l.loans[id]
+		if id&pinnedOnly != 0 {
+			b = l.pins.recalled(id)
+			l.look = true // there, or in what was pinned and let go since
+		}
+		if b != nil { // or it is on its way back
 			bufs = append(bufs, b)
 		}
 	}

@@ -71,6 +71,7 @@ func (s *shelf) dropFromAllLocked(o *object) {
 func (s *shelf) entry(k embedding.Key, now time.Time) (store.Entry, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.syncLocked()
 	o := s.findLocked(k)
 	if o == nil {
 		return store.Entry{}, false

@@ -3,6 +3,7 @@
 package ram
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ type shelfModel struct {
 	reads   []*object
 	who     []*modelBorrower
 	next    int
+	steps   int
 	mark    map[*object]byte
 }
 
@@ -29,6 +31,8 @@ type modelBorrower struct {
 	loans []*loan // that the client knows of
 	lane  *track
 	lanes uint64
+	link  *link        // its side of pinning
+	pins  []*arena.Buf // likewise
 }
 
 // TestShelfProperties: after every call the counters agree with what is there, no range is used twice,
@@ -37,13 +41,13 @@ type modelBorrower struct {
 func TestShelfProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const limit = 64 << 10
-		a, err := arena.New(arena.Config{Name: "property", Bytes: limit})
+		a, err := arena.New(arena.Config{Name: "property", Bytes: limit, Mapped: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		m := &shelfModel{s: newShelf(a, limit, limit), mark: map[*object]byte{}}
 		m.s.quota = func(string) int64 { return limit / 2 }
-		m.s.sketch, err = newSketch(limit)
+		m.s.sketch, m.s.index, err = newDirectory(limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +56,9 @@ func TestShelfProperties(t *testing.T) {
 			"reserve": m.reserve, "commit": m.commit, "abort": m.abort,
 			"read": m.read, "done": m.done, "remove": m.remove, "tidy": m.tidy,
 			"lend": m.lend, "return": m.giveBack, "void": m.void, "recall": m.recall,
-			"": m.check,
+			"pin": m.pin, "unpin": m.unpin, "interrupted pin": m.interruptedPin,
+			"pin and lose": m.pinAndLose, "lend and pin": m.lendAndPin,
+			"": m.look,
 		})
 		m.finish(t)
 		if err := a.Close(); err != nil {
@@ -75,7 +81,12 @@ func (m *shelfModel) connect(t *rapid.T) {
 		t.Skip("enough")
 	}
 	m.next++
-	b := &modelBorrower{borrower: newBorrower(uint64(m.next), nil)}
+	b := &modelBorrower{borrower: newBorrower(uint64(m.next), nil), link: modelLink(t, m.s)}
+	table, err := openTable(mapped(t, b.link.pins.table.mem))
+	if err != nil || !m.s.openAccount(b.borrower, table) {
+		t.Fatalf("no account: %v", err)
+	}
+	b.link.pins.place = b.account.place
 	b.join(m.s)
 	m.who = append(m.who, b)
 }
@@ -87,8 +98,20 @@ func (b *modelBorrower) join(s *shelf) {
 
 func (m *shelfModel) disconnect(t *rapid.T) {
 	i := pick(t, "borrower", m.who)
-	m.s.end(m.who[i].borrower, true)
+	m.end(m.who[i])
 	m.who = remove(m.who, i)
+}
+
+// end is the death of a client.
+func (m *shelfModel) end(b *modelBorrower) {
+	m.s.end(b.borrower, true)
+	b.account.buf.Release()
+	for _, buf := range b.pins {
+		buf.Release()
+	}
+	b.link.over = true
+	b.link.pins.blind()
+	b.link.memory.Close()
 }
 
 func key(t *rapid.T) embedding.Key {
@@ -106,8 +129,9 @@ func (m *shelfModel) reserve(t *rapid.T) {
 	}
 }
 
-func (m *shelfModel) commit(t *rapid.T) {
-	i := pick(t, "upload", m.uploads)
+func (m *shelfModel) commit(t *rapid.T) { m.finishUpload(t, pick(t, "upload", m.uploads)) }
+
+func (m *shelfModel) finishUpload(t *rapid.T, i int) {
 	u := m.uploads[i]
 	m.uploads = remove(m.uploads, i)
 	m.next++
@@ -119,7 +143,7 @@ func (m *shelfModel) commit(t *rapid.T) {
 	}
 	if o := m.s.objects[u.key]; stored {
 		m.mark[o] = mark
-		if m.s.sketch.absent(u.key) {
+		if m.s.sketch.absent(hashOf(u.key)) {
 			t.Fatalf("%s is stored and absent", u.key)
 		}
 	}
@@ -151,9 +175,16 @@ func (m *shelfModel) tidy(*rapid.T) { m.s.tidy(time.Now()) }
 
 // lend is a GET whose answer reaches the client.
 func (m *shelfModel) lend(t *rapid.T) {
-	b := m.who[pick(t, "borrower", m.who)]
+	m.lendKeys(t, m.who[pick(t, "borrower", m.who)], key(t), key(t))
+}
+
+func (m *shelfModel) lendKeys(t *rapid.T, b *modelBorrower, keys ...embedding.Key) {
 	m.next++
-	offers, ok := m.s.lend(b.lane, uint64(m.next), []wish{{key: key(t), most: limitless}, {key: key(t), most: limitless}}, nil)
+	var wishes []wish
+	for _, k := range keys {
+		wishes = append(wishes, wish{key: k, most: limitless})
+	}
+	offers, ok := m.s.lend(b.lane, uint64(m.next), wishes, nil)
 	if !ok {
 		t.Fatal("a live lane lends nothing")
 	}
@@ -206,15 +237,27 @@ func (m *shelfModel) recall(t *rapid.T) {
 	m.s.recallFor(int64(rapid.IntRange(1, 60<<10).Draw(t, "bytes")))
 	for _, b := range m.who {
 		for _, id := range m.s.takeRecalls(b.borrower) {
-			if id > m.s.nextLoan {
+			if id > m.s.nextLoan && id&pinnedOnly == 0 {
 				t.Fatalf("loan %d is recalled and was never given", id)
 			}
+			b.link.recall([]uint64{id})
 		}
+	}
+}
+
+// look checks after every third call: it makes the Store look at its clients' tables, which other calls have to
+// do by themselves.
+func (m *shelfModel) look(t *rapid.T) {
+	if m.steps++; m.steps%3 == 0 {
+		m.check(t)
 	}
 }
 
 func (m *shelfModel) check(t *rapid.T) {
 	s := m.s
+	s.mu.Lock()
+	s.syncLocked()
+	s.mu.Unlock()
 	var used, lent, reading, held int64
 	loans := 0
 	live := map[*object]bool{}
@@ -225,13 +268,13 @@ func (m *shelfModel) check(t *rapid.T) {
 		live[o] = true
 	}
 	for _, b := range m.who {
-		if len(b.borrower.loans) != len(b.loans) {
-			t.Fatalf("borrower %d has %d loans, its client knows %d", b.id, len(b.borrower.loans), len(b.loans))
+		if len(b.borrower.loans) != len(b.loans)+len(b.pins) {
+			t.Fatalf("borrower %d has %d loans, its client knows %d and %d pins", b.id, len(b.borrower.loans), len(b.loans), len(b.pins))
 		}
-		for _, l := range b.loans {
+		for _, l := range b.borrower.loans {
 			live[l.o] = true
 		}
-		loans += len(b.loans)
+		loans += len(b.borrower.loans)
 	}
 	for o := range live {
 		used += int64(o.buf.Len())
@@ -266,7 +309,7 @@ func (m *shelfModel) check(t *rapid.T) {
 // finish lets everything go.
 func (m *shelfModel) finish(t *rapid.T) {
 	for len(m.who) > 0 {
-		m.s.end(m.who[0].borrower, true)
+		m.end(m.who[0])
 		m.who = remove(m.who, 0)
 	}
 	for _, o := range m.reads {
@@ -281,12 +324,17 @@ func (m *shelfModel) finish(t *rapid.T) {
 	if st := m.s.arena.Stats(); st.Committed+st.Reserved+st.Quarantined != 0 || len(m.s.tenants) != 0 || len(m.s.expiry) != 0 || m.s.lent.Len()+m.s.asked.Len() != 0 {
 		t.Fatalf("left over: %+v, %d tenants, %d to expire, %d on loan", st, len(m.s.tenants), len(m.s.expiry), m.s.lent.Len()+m.s.asked.Len())
 	}
-	for i, w := range m.s.sketch.words {
+	for i, w := range m.s.sketch.w {
 		if w != 0 {
 			t.Fatalf("word %d of the sketch is %#x in an empty Store", i, w)
 		}
 	}
-	if err := m.s.sketch.close(); err != nil {
+	for i, o := range m.s.index.owner {
+		if o != nil || m.s.index.entry(i)[stateEntry]&1 != 0 {
+			t.Fatalf("entry %d is shown in an empty Store", i)
+		}
+	}
+	if err := errors.Join(m.s.sketch.close(), m.s.index.close()); err != nil {
 		t.Fatal(err)
 	}
 }

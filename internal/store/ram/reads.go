@@ -11,13 +11,13 @@ import (
 	"afterimage/internal/store"
 )
 
-// Exists implements store.Store. Keys that the Store's sketch excludes are answered without asking.
+// Exists implements store.Store. Where the Store's index and sketch tell of all keys, it is not asked.
 func (c *Client) Exists(ctx context.Context, keys []embedding.Key) ([]store.State, error) {
 	if err := checkKeys(keys); err != nil {
 		return nil, err
 	}
 	states := make([]store.State, len(keys))
-	if ctx.Err() == nil && c.NoneStored(keys) {
+	if ctx.Err() == nil && (c.NoneStored(keys) || c.sizes(keys, states)) {
 		return states, nil
 	}
 	for from := 0; from < len(keys); from += maxBatch {
@@ -32,6 +32,12 @@ func (c *Client) Exists(ctx context.Context, keys []embedding.Key) ([]store.Stat
 	return states, nil
 }
 
+// sizes fills states without a call, all or nothing.
+func (c *Client) sizes(keys []embedding.Key, states []store.State) bool {
+	l := c.link.Load()
+	return l != nil && l.sizes(keys, states)
+}
+
 // NoneStored implements store.Excluder: the Store's sketch says so.
 func (c *Client) NoneStored(keys []embedding.Key) bool {
 	l := c.link.Load()
@@ -43,7 +49,7 @@ func (c *Client) NoneStored(keys []embedding.Key) bool {
 }
 
 // Get implements store.Store. Where the Store can lend, an object stays where it is and the Buf is
-// foreign. Else room in the arena is taken when an object's size is known and before its bytes are
+// foreign; as far as the Store's index and sketch tell of the keys, it is not asked. Else room in the arena is taken when an object's size is known and before its bytes are
 // read; an object for which there is none is rejected.
 func (c *Client) Get(ctx context.Context, wants []store.Want) []store.Got {
 	gots := make([]store.Got, len(wants))
@@ -72,12 +78,7 @@ func (c *Client) getBatch(ctx context.Context, wants []store.Want, gots []store.
 			return
 		}
 	}
-	err := c.call(ctx, c.reads, func(cn *conn) error {
-		if cn.link != nil {
-			return cn.lend(c.cfg.Arena, wants, gots)
-		}
-		return cn.get(c.cfg.Arena, wants, gots)
-	})
+	err := c.fetch(ctx, wants, gots)
 	if c.cfg.Copy {
 		for i := range gots {
 			gots[i] = copied(c.cfg.Arena, gots[i])
@@ -86,6 +87,37 @@ func (c *Client) getBatch(ctx context.Context, wants []store.Want, gots []store.
 	if err != nil {
 		refuse(err)
 	}
+}
+
+// fetch answers what it can without a call, and the rest with one, whose error it returns.
+func (c *Client) fetch(ctx context.Context, wants []store.Want, gots []store.Got) error {
+	answered := 0
+	if l := c.link.Load(); l != nil && ctx.Err() == nil {
+		answered = l.reach(wants, gots)
+	}
+	if answered == len(wants) {
+		return nil
+	}
+	ask, into, at := wants, gots, []int(nil)
+	if answered > 0 {
+		ask, at = nil, make([]int, 0, len(wants)-answered)
+		for i := range gots {
+			if gots[i].Buf == nil && gots[i].Err == nil {
+				ask, at = append(ask, wants[i]), append(at, i)
+			}
+		}
+		into = make([]store.Got, len(ask))
+	}
+	err := c.call(ctx, c.reads, func(cn *conn) error {
+		if cn.link != nil {
+			return cn.lend(c.cfg.Arena, ask, into)
+		}
+		return cn.get(c.cfg.Arena, ask, into)
+	})
+	for j, i := range at {
+		gots[i] = into[j]
+	}
+	return err
 }
 
 // copied returns got, with a copy in a in the place of a loan.

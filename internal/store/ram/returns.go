@@ -67,13 +67,16 @@ func (l *link) write() {
 	var out []byte
 	for range l.wake {
 		l.mu.Lock()
-		returns, ends, over := l.returns, l.ends, l.over
-		l.returns, l.ends, l.due = nil, nil, 0
+		returns, ends, look, over := l.returns, l.ends, l.look, l.over
+		l.returns, l.ends, l.look, l.due = nil, nil, false, 0
 		l.mu.Unlock()
 		if over {
 			return
 		}
 		out = appendCounted(out[:0], opReturn, returns, 1)
+		if look && len(out) == 0 {
+			out = head{op: opReturn}.append(out)
+		}
 		out = appendCounted(out, opLaneEnd, ends, 2)
 		if len(out) == 0 {
 			continue

@@ -80,6 +80,7 @@ func (s *shelf) roomLocked(n int64, tenant string) (*arena.Buf, error) {
 	if n <= 0 || n > s.maxObject {
 		return nil, fmt.Errorf("object of %d bytes, want 1 to %d", n, s.maxObject)
 	}
+	s.syncLocked()
 	fixed := s.reading + s.held // bytes that no eviction frees
 	if fixed+n > s.limit {
 		return nil, fmt.Errorf("%w for %d bytes: %d of %d are being read or written; raise the Store's size", errNoRoom, n, fixed, s.limit)
@@ -156,12 +157,30 @@ func (s *shelf) evictLocked() bool {
 }
 
 func (s *shelf) evictFromLocked(order *list.List, ok func(*object) bool) bool {
-	for e := order.Back(); e != nil; e = e.Prev() {
-		if o := e.Value.(*object); o.readers == 0 && ok(o) {
+	for range evictTries {
+		o := coldest(order, ok)
+		if o == nil {
+			return false
+		}
+		if s.hideLocked(o); coldest(order, ok) == o {
 			s.n.evictions++
-			s.unlinkLocked(o)
+			s.forgetLocked(o)
 			return true
 		}
+		s.index.show(o) // somebody has used it
 	}
 	return false
+}
+
+// evictTries bounds how often clients may use what is about to be evicted.
+const evictTries = 64
+
+// coldest returns the object of order that was read longest ago, of those that nobody reads.
+func coldest(order *list.List, ok func(*object) bool) *object {
+	for e := order.Back(); e != nil; e = e.Prev() {
+		if o := e.Value.(*object); o.readers == 0 && ok(o) {
+			return o
+		}
+	}
+	return nil
 }

@@ -96,7 +96,7 @@ func NewServer(cfg Config) (*Server, error) {
 			return nil, fmt.Errorf("ram: %w", err)
 		}
 	}
-	sk, err := newSketch(cfg.MaxBytes)
+	sk, ix, err := newDirectory(cfg.MaxBytes)
 	if err != nil {
 		if own {
 			err = errors.Join(err, cfg.Arena.Close())
@@ -113,10 +113,23 @@ func NewServer(cfg Config) (*Server, error) {
 		conns:     make(map[net.Conn]struct{}),
 		borrowers: make(map[uint64]*borrower),
 	}
-	s.shelf.sketch, s.shelf.quota = sk, cfg.Quota
+	s.shelf.sketch, s.shelf.index, s.shelf.quota = sk, ix, cfg.Quota
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.wg.Go(func() { s.shelf.keepHouse(s.ctx) })
 	return s, nil
+}
+
+// newDirectory makes what clients look into before they ask.
+func newDirectory(limit int64) (*sketch, *index, error) {
+	sk, err := newSketch(limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	ix, err := newIndex(limit)
+	if err != nil {
+		return nil, nil, errors.Join(err, sk.close())
+	}
+	return sk, ix, nil
 }
 
 // Serve accepts connections from ln, which it closes, until ctx ends or Close is called. Both are no
@@ -214,7 +227,7 @@ func (s *Server) Close() error {
 	s.stop()
 	s.wg.Wait()
 	s.shelf.close()
-	err := s.shelf.sketch.close()
+	err := errors.Join(s.shelf.sketch.close(), s.shelf.index.close())
 	if s.ownArena {
 		err = errors.Join(err, s.cfg.Arena.Detach())
 	}

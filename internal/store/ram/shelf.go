@@ -27,6 +27,8 @@ type object struct {
 	lent    *list.Element // in shelf.lent or shelf.asked; nil while it is not on loan
 	asked   bool          // was recalled
 	at      int           // place in shelf.all
+	id      uint64        // for pins
+	entry   int           // of the index; -1 while it has none
 	stored  time.Time
 	read    time.Time // last, or stored
 }
@@ -48,6 +50,7 @@ type shelf struct {
 	quota     func(tenant string) int64 // 0 is none; nil is none for all
 	feed      *feed
 	sketch    *sketch       // nil keeps none
+	index     *index        // nil keeps none
 	work      chan struct{} // has a value when the janitor should look
 
 	mu       sync.Mutex // guards the fields below; acquired before arena and feed locks
@@ -64,9 +67,14 @@ type shelf struct {
 	lentSum  int64 // bytes of objects on loan
 	loans    int
 	nextLoan uint64
-	recalled time.Time     // when loans were last recalled
-	returned chan struct{} // closed when a loan comes back; nil while nobody asked
-	held     int64         // bytes of uploads
+	recalled time.Time          // when loans were last recalled
+	returned chan struct{}      // closed when a loan comes back; nil while nobody asked
+	pinnable map[uint64]*object // by id: those that clients may have pinned since the last gatherLocked
+	nextPin  uint64
+	tables   []*borrower  // that pin
+	taken    [places]bool // of the index
+	touched  []touch      // room for touchLocked
+	held     int64        // bytes of uploads
 	uploads  int
 	closed   bool
 	n        counts
@@ -80,7 +88,7 @@ type counts struct {
 
 func newShelf(a *arena.Arena, limit, maxObject int64) *shelf {
 	return &shelf{arena: a, limit: limit, maxObject: maxObject, feed: newFeed(), work: make(chan struct{}, 1),
-		objects: make(map[embedding.Key]*object), tenants: make(map[string]*tenant)}
+		objects: make(map[embedding.Key]*object), tenants: make(map[string]*tenant), pinnable: make(map[uint64]*object)}
 }
 
 // findLocked returns a live object, or nil. One that is past its time is dropped on the way.
@@ -114,6 +122,7 @@ func (s *shelf) size(k embedding.Key) (int64, bool) {
 func (s *shelf) read(k embedding.Key, most uint64, exact bool) (*object, int, status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.syncLocked() // what was used before becomes warm before
 	o, n, st := s.wantLocked(k, most, exact)
 	if o != nil {
 		s.holdLocked(o)
@@ -135,9 +144,8 @@ func (s *shelf) wantLocked(k embedding.Key, most uint64, exact bool) (*object, i
 		return nil, n, statusRejected
 	}
 	s.n.hits++
-	o.read = time.Now()
-	s.orderOf(o).MoveToFront(o.place)
-	o.tenant.lru.MoveToFront(o.mine)
+	s.warmLocked(o, time.Now())
+	s.showLocked(o) // others may have left since it found no entry
 	return o, n, statusOK
 }
 
@@ -174,6 +182,14 @@ func (s *shelf) doneLocked(o *object) {
 
 // unlinkLocked makes an object unfindable. Its memory goes back at once, or with its last reader.
 func (s *shelf) unlinkLocked(o *object) {
+	s.hideLocked(o)
+	s.forgetLocked(o)
+}
+
+// forgetLocked does unlinkLocked for an object that is hidden.
+func (s *shelf) forgetLocked(o *object) {
+	s.index.drop(o)
+	delete(s.pinnable, o.id)
 	delete(s.objects, o.key)
 	s.dropFromAllLocked(o)
 	s.sketch.remove(o.key)

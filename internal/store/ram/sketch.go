@@ -3,11 +3,9 @@
 package ram
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/zeebo/xxh3"
 
@@ -24,10 +22,8 @@ import (
 // added before its PUT is answered and removed when it can no longer be found, so a reader who sees a
 // zero among its counters knows that no PUT of it had completed, unless the object left again.
 type sketch struct {
-	words []uint32 // 16 to a line; only through atomics
-	mem   *arena.Arena
-	buf   *arena.Buf
-	full  bool // a counter is stuck at 255
+	words[uint32]      // 16 to a line
+	full          bool // a counter is stuck at 255
 }
 
 const (
@@ -48,16 +44,11 @@ func sketchBytes(limit int64) int64 {
 
 // newSketch makes the empty sketch of a Store.
 func newSketch(limit int64) (*sketch, error) {
-	n := sketchBytes(limit)
-	mem, err := arena.New(arena.Config{Name: "afterimage-sketch", Bytes: n, Mapped: true})
+	w, err := newWords[uint32]("sketch", sketchBytes(limit))
 	if err != nil {
-		return nil, fmt.Errorf("ram: sketch: %w", err)
+		return nil, err
 	}
-	buf, err := mem.Reserve(int(n))
-	if err != nil {
-		return nil, errors.Join(err, mem.Close())
-	}
-	return &sketch{words: wordsOf(buf), mem: mem, buf: buf}, nil
+	return &sketch{words: w}, nil
 }
 
 // openSketch reads the sketch that a Store lent, all of m.
@@ -66,36 +57,24 @@ func openSketch(m *arena.Mapping) (*sketch, error) {
 	if n < minSketchBytes || n > maxSketchBytes || n&(n-1) != 0 {
 		return nil, fmt.Errorf("%w: sketch of %d bytes, want a power of two from %d to %d", errProtocol, n, minSketchBytes, maxSketchBytes)
 	}
-	buf, err := m.Buf(0, n, nil)
+	w, err := viewWords[uint32](m)
 	if err != nil {
 		return nil, err
 	}
-	return &sketch{words: wordsOf(buf), buf: buf}, nil
-}
-
-// wordsOf views memory, which is aligned to pages, as words.
-func wordsOf(b *arena.Buf) []uint32 {
-	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(b.Bytes()))), b.Len()/4)
-}
-
-// close gives the memory back; the sketch is not used again.
-func (s *sketch) close() error {
-	s.buf.Release()
-	if s.mem != nil {
-		return s.mem.Close()
-	}
-	return nil
+	return &sketch{words: w}, nil
 }
 
 // marks returns the line of a key and its counters in there, 0 to 63.
-func (s *sketch) marks(k embedding.Key) (line []uint32, at [keyMarks]uint8) {
-	h := xxh3.HashString128(string(k))
-	i := int(h.Hi&uint64(len(s.words)/lineWords-1)) * lineWords
+func (s *sketch) marks(h xxh3.Uint128) (line []uint32, at [keyMarks]uint8) {
+	i := int(h.Hi&uint64(len(s.w)/lineWords-1)) * lineWords
 	for m := range at {
 		at[m] = uint8(h.Lo>>(6*m)) & 63
 	}
-	return s.words[i : i+lineWords : i+lineWords], at
+	return s.w[i : i+lineWords : i+lineWords], at
 }
+
+// hashOf is what sketch and index find keys by.
+func hashOf(k embedding.Key) xxh3.Uint128 { return xxh3.HashString128(string(k)) }
 
 // add counts a key in. A nil sketch keeps nothing.
 func (s *sketch) add(k embedding.Key) { s.count(k, 1) }
@@ -107,7 +86,7 @@ func (s *sketch) count(k embedding.Key, d int) {
 	if s == nil {
 		return
 	}
-	line, at := s.marks(k)
+	line, at := s.marks(hashOf(k))
 	for _, m := range at {
 		w, shift := &line[m/4], 8*(m%4)
 		v := atomic.LoadUint32(w)
@@ -122,9 +101,9 @@ func (s *sketch) count(k embedding.Key, d int) {
 	}
 }
 
-// absent reports that k was for sure not stored at some moment during the call.
-func (s *sketch) absent(k embedding.Key) bool {
-	line, at := s.marks(k)
+// absent reports that the key with this hash was for sure not stored at some moment during the call.
+func (s *sketch) absent(h xxh3.Uint128) bool {
+	line, at := s.marks(h)
 	for _, m := range at {
 		if atomic.LoadUint32(&line[m/4])>>(8*(m%4))&stuck == 0 {
 			return true

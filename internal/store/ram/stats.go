@@ -42,6 +42,7 @@ func (s *Server) Stats() Stats {
 	h := s.shelf
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.syncLocked()
 	return Stats{
 		Objects: len(h.objects), Bytes: h.used, UploadBytes: h.held, ReadingBytes: h.reading,
 		LimitBytes: h.limit, Connections: conns, MaxConns: s.cfg.MaxConns, LoanLimit: h.limit / 2, Epoch: s.epoch, Loans: h.loans, LoanBytes: h.lentSum,

@@ -46,7 +46,9 @@ func (s *shelf) commit(u *upload) (stored bool, err error) {
 	s.held -= n
 	s.uploads--
 	s.used += n
-	o := &object{key: u.key, buf: u.buf, tenant: u.tenant, soft: u.soft, due: -1, stored: now, read: now}
+	s.syncLocked() // what was used before is colder
+	s.nextPin++
+	o := &object{key: u.key, buf: u.buf, tenant: u.tenant, soft: u.soft, due: -1, stored: now, read: now, id: s.nextPin, entry: -1}
 	o.place = s.orderOf(o).PushFront(o)
 	o.mine = o.tenant.lru.PushFront(o)
 	if u.ttl > 0 {
@@ -56,6 +58,7 @@ func (s *shelf) commit(u *upload) (stored bool, err error) {
 	s.objects[u.key] = o
 	s.addLocked(o)
 	s.sketch.add(u.key)
+	s.showLocked(o)
 	s.n.puts++
 	s.feed.publish(store.Stored, u.key)
 	if u.ttl > 0 || s.crowdedLocked() {

@@ -14,15 +14,15 @@ import (
 
 // The frame layout is in the package comment; these are its numbers.
 const (
-	wireVersion = 3
+	wireVersion = 4
 	wireMagic   = 0x31534641 // "AFS1"
 
 	// Sizes of the fixed parts.
 	headBytes    = 24 // magic, op, status, count, request, body bytes, reserved
 	itemBytes    = 16 // status, reserved, key bytes, reserved, object bytes
 	reserveBytes = 24 // object bytes, TTL, flags, tenant bytes, key bytes, reserved
-	helloBytes   = 48 // version, flags, epoch, largest object, link, bytes of memory, bytes of sketch
-	askBytes     = 40 // hello's request: version, process, flags, reserved, link, lane, bytes of memory
+	helloBytes   = 64 // version, flags, epoch, largest object, link, bytes of memory, sketch and index, place
+	askBytes     = 48 // hello's request: version, process, flags, reserved, link, lane, bytes of memory and table
 	offerBytes   = 32 // status, reserved, object bytes, offset, loan
 	laneEndBytes = 16 // lane, request
 	eventBytes   = 12 // sequence number, kind, reserved, key bytes
@@ -62,8 +62,9 @@ type op uint8
 //
 // Flow of a link: hello with descriptors both ways, then return, lane end and recall, unanswered.
 const (
-	// u32 version, u32 pid, u32 flags, u32 0, u64 link, u64 lane, u64 bytes of memory
-	// -> u32 version, u32 flags, u64 epoch, u64 largest object, u64 link, u64 bytes of memory, u64 bytes of sketch
+	// u32 version, u32 pid, u32 flags, u32 0, u64 link, u64 lane, u64 bytes of memory, u64 bytes of table
+	// -> u32 version, u32 flags, u64 epoch, u64 largest object, u64 link, u64 bytes of memory, u64 bytes of sketch,
+	//    u64 bytes of index, u64 place
 	opHello op = 1
 
 	opExists    op = 2 // count x (u16 n, n bytes of key) -> count x i64 object bytes or -1
