@@ -8,15 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"afterimage/internal/config"
-	"afterimage/internal/embedding"
-	"afterimage/internal/engine/llama"
-	"afterimage/internal/gguf"
 	"afterimage/internal/store/mooncake"
 )
 
@@ -28,6 +25,8 @@ type doctorCmd struct {
 	Store  string        `placeholder:"KIND" enum:",mooncake" default:"" help:"Look at this Store and the cluster behind it, instead of at this host: mooncake."`
 	Client string        `name:"mooncake-client" key:"mooncake.client" placeholder:"HOST:PORT" help:"Where this host's mooncake_client takes calls."`
 	Admin  string        `name:"mooncake-admin" key:"mooncake.admin" placeholder:"HOST:PORT" help:"The HTTP port of its master, to be looked at, too."`
+	Role   string        `placeholder:"ROLE" enum:"up,store,encoder,prefill,gateway" default:"up" help:"What is to run here: up, store, encoder, prefill or gateway (default ${default})."`
+	Only   []string      `placeholder:"CHECK" enum:"vectors,engine,model,memory,memlock,shm,files,ports,store,peers,clock,tls" help:"Make only these checks: vectors, engine, model, memory, memlock, shm, files, ports, store, peers, clock, tls."`
 	JSON   bool          `help:"Print one JSON document instead of lines."`
 	Model  config.Model  `embed:"" group:"model"`
 	Engine config.Engine `embed:"" group:"engine"`
@@ -36,7 +35,8 @@ type doctorCmd struct {
 
 // Help is shown below the command's own line.
 func (*doctorCmd) Help() string {
-	return "Each line is ok, warn (works, with a drawback) or fail, and names the mend. The exit status is 1 if one of them fails."
+	return "Each line is ok, warn (works, with a drawback) or fail, and names the mend. The exit status is 1 if one of them fails, so --only tells a script how one check went. " +
+		"It starts nothing and changes nothing; with --store mooncake it stores one small object, and removes it."
 }
 
 // finding is one line of a diagnosis.
@@ -66,12 +66,22 @@ func (c *doctorCmd) Run(a *app) error {
 
 // look examines the host, or the Store if one is named.
 func (c *doctorCmd) look(ctx context.Context, a *app) []finding {
-	l, err := a.load(config.All, c.File)
+	role := config.Role(c.Role)
+	if c.Store == config.StoreMooncake {
+		role = config.All
+	}
+	l, err := a.loadFlags(role, c.File)
+	if err == nil {
+		a.warn(l)
+		err = l.Validate(role)
+	}
 	if err != nil {
 		return []finding{{Level: mooncake.Fail, Part: "configuration", Text: err.Error(), Mend: "'afterimage config print' shows where each value comes from"}}
 	}
 	if c.Store != config.StoreMooncake {
-		return checkHost(l, caches())
+		h := checkup{env: a.Env, l: l, role: role, caches: caches(), client: &http.Client{Timeout: peerTimeout}}
+		defer h.client.CloseIdleConnections()
+		return h.check(ctx, c.Only)
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
@@ -130,67 +140,4 @@ func checkMooncakeFile(env []string) (file config.MooncakeFile, found []finding)
 		err, level = errNoMaster, mooncake.Warn // no harm while a mooncake_client answers
 	}
 	return m, append(found, verdict(config.MooncakeEnv, text, err, level, "mend the file, or unset the variable"))
-}
-
-// checkHost looks at what a fleet on this host needs.
-func checkHost(l *config.Loaded, caches []string) []finding {
-	found := []finding{
-		verdict("golden vectors", "names and objects come out as built in", embedding.SelfCheck(), mooncake.Fail,
-			"this build computes wrong keys: build it with another toolchain, or for the right CPU"),
-	}
-	if l.Engine.Kind == config.EngineLlama {
-		found = append(found, checkEngine(l.Engine)...)
-		found = append(found, checkModels(l.Model, caches)...)
-	}
-	ln, err := listen("tcp", l, "gateway.listen")
-	if err == nil {
-		ln.Close()
-	}
-	found = append(found, verdict("port", l.Gateway.Listen+" is free", err, mooncake.Warn, ""))
-	if l.Store.Kind == config.StoreMooncake {
-		dir, err := findMooncake(l.Mooncake.Dir, caches)
-		found = append(found, verdict("mooncake", "programs in "+dir, err, mooncake.Fail, ""))
-	}
-	return found
-}
-
-// checkEngine loads the native libraries.
-func checkEngine(cfg config.Engine) []finding {
-	err := llama.CheckCPU()
-	found := []finding{verdict("cpu", "has what the native libraries need", err, mooncake.Fail, "")}
-	if err != nil {
-		return found // they must not be loaded
-	}
-	lib, err := openLibrary(cfg)
-	text := ""
-	if err == nil {
-		text = fmt.Sprintf("%s in %s", lib.Identity(), lib.Dir())
-	}
-	found = append(found, verdict("engine", text, err, mooncake.Fail, ""))
-	if err != nil {
-		return found
-	}
-	gpu := finding{Level: mooncake.Fine, Part: "gpu", Text: fmt.Sprintf("%s: %s", lib.Backend(), lib.Backend().Why)}
-	if lib.Backend().Software {
-		gpu.Level, gpu.Mend = mooncake.Warn, "install the driver of a GPU, or set engine.gpu to "+string(llama.GPUOff)
-	}
-	return append(found, gpu)
-}
-
-// checkModels reads the headers of the model files that are named, or looks for the demo's.
-func checkModels(m config.Model, caches []string) []finding {
-	if m.Path == "" {
-		smol, err := findSmolLM2(caches)
-		return []finding{verdict("model", "the demo, made of "+smol, err, mooncake.Fail, "")}
-	}
-	var found []finding
-	for _, path := range []string{m.Path, m.MMProj} {
-		f, err := gguf.Open(path)
-		text := path
-		if err == nil {
-			text = fmt.Sprintf("%s: %d tensors", filepath.Base(path), len(f.Tensors()))
-		}
-		found = append(found, verdict("model", text, err, mooncake.Fail, "fetch or make the file again"))
-	}
-	return found
 }

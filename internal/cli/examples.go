@@ -79,7 +79,7 @@ var examples = map[string][]man.Example{
 	"config check":       {{Does: "Check a file for the role that will read it", Line: "afterimage config check /etc/afterimage/afterimage.toml --role encoder"}},
 	"doctor": {
 		{Does: "Look at this host", Line: "afterimage doctor"},
-		{Does: "At what a configuration needs,", Line: "afterimage doctor --config /etc/afterimage/afterimage.toml"},
+		{Does: "See a gateway's workers, two checks alone", Line: "afterimage doctor --config /etc/afterimage/afterimage.toml --role gateway --only peers,clock"},
 		{Does: "At the Mooncake cluster", Line: "afterimage doctor --store mooncake"},
 	},
 	"completion": {

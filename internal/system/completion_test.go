@@ -10,6 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	// The program that these tests run is built from it: with the import, a change of it makes results of earlier runs
+	// worthless to `go test`.
+	_ "afterimage/internal/cli"
 )
 
 // tool returns the path of a program on PATH, or of where `make deps-test` puts it, and the environment to run it in.
