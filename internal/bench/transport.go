@@ -24,7 +24,7 @@ const (
 	maxHeapGrowth  = 1024    // from the smallest to the largest size
 	maxReadyUSHit  = 60      // of a Store hit on loan
 	maxStoreRatio  = 1.3     // of a memcpy, for a Store hit that is copied
-	maxOvertaking  = 0.1     // of all pairs of transfers that wait for memory
+	maxDisplaced   = 0.1     // of all transfers that wait for memory, in places between coming and finishing
 	maxSignalBytes = 1 << 10 // through the connection, for an object on loan
 )
 
@@ -186,4 +186,15 @@ func (e *ends) counter(name, label, value string) (sum float64, err error) {
 		}
 	}
 	return sum, err
+}
+
+// gauge returns the value of a series without labels.
+func (e *ends) gauge(name string) (int, error) {
+	families, err := e.reg.Gather()
+	for _, f := range families {
+		if f.GetName() == name {
+			return int(f.GetMetric()[0].GetGauge().GetValue()), err
+		}
+	}
+	return 0, err
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -51,7 +52,7 @@ func TestTransportBench(t *testing.T) {
 	}
 	for _, name := range []string{
 		"4KiB on loan; p50 us, reserve to ready", "64KiB over TCP; p50 us per transfer", "64KiB over TCP; heap bytes per transfer",
-		"16 x 4KiB through memory for 4; pairs that changed their order, of all, worst run", "Store hit, 2x4KiB on loan; p50 us to ready",
+		"16 x 4KiB through memory for 4; places between coming and finishing, at most, all runs", "Store hit, 2x4KiB on loan; p50 us to ready",
 	} {
 		if r, ok := got[name]; !ok || r.OK == nil {
 			t.Errorf("no checked row %q", name)
@@ -81,14 +82,33 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-func TestDisorder(t *testing.T) {
-	f := func(pairs float64, furthest int, places ...int) {
+// TestDisplaced: one that finishes last though it came first counts in full, however few pairs it is in; so
+// do orders that are no order of arrival at all.
+func TestDisplaced(t *testing.T) {
+	f := func(want int, finished ...int) {
 		t.Helper()
-		if p, n := disorder(places); p != pairs || n != furthest {
-			t.Errorf("%v: got %v and %d, want %v and %d", places, p, n, pairs, furthest)
+		if got := displaced(finished); got != want {
+			t.Errorf("%v: got %d, want %d", finished, got, want)
 		}
 	}
-	f(0, 0, 0, 1, 2, 3)
-	f(1, 3, 3, 2, 1, 0)
-	f(1./3, 2, 2, 0, 1, 3)
+	f(0, 0, 1, 2, 3)
+	f(1, 1, 0, 3, 2)
+	f(3, 3, 2, 1, 0)
+	f(3, 3, 0, 1, 2)
+	f(2, 2, 0, 1, 3)
+	const n, room = 64, 8
+	most := n * maxDisplaced
+	lifo, random := make([]int, n), rand.New(rand.NewPCG(1, 2)).Perm(n)
+	for i := range lifo { // the first to come have room at once, the others wait
+		lifo[i] = i
+		if i >= room {
+			lifo[i] = n - 1 - (i - room)
+		}
+	}
+	if got := displaced(lifo); float64(got) <= most {
+		t.Errorf("last come, first served: %d places, within the target of %v", got, most)
+	}
+	if got := displaced(random); float64(got) <= most {
+		t.Errorf("served at random: %d places, within the target of %v", got, most)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -72,6 +73,50 @@ func TestOpenRefusesEveryOtherLength(t *testing.T) {
 		if _, _, err := p.Open(append(obj, 0), sampleKey, sampleContract); !errors.Is(err, embedding.ErrMalformed) {
 			t.Errorf("%s with a byte more: got %v, want ErrMalformed", p, err)
 		}
+	}
+}
+
+// A Checker gives the verdict of Open, whatever the pieces are.
+func TestCheckerInPieces(t *testing.T) {
+	verdict := func(c *embedding.Checker, obj []byte, pieces func(n int) int) error {
+		for n := 0; n < len(obj); {
+			n += min(len(obj)-n, pieces(n))
+			c.Feed(obj, n)
+		}
+		_, _, err := c.Open(obj, sampleKey, sampleContract)
+		return err
+	}
+	var c embedding.Checker
+	f := func(p embedding.Protocol, obj []byte) {
+		t.Helper()
+		_, _, want := p.Open(obj, sampleKey, sampleContract)
+		for size := 1; size <= len(obj); size++ {
+			c.Reset(p)
+			if got := verdict(&c, obj, func(int) int { return size }); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Fatalf("%s in pieces of %d: got %v, want %v", p, size, got, want)
+			}
+		}
+	}
+	for _, p := range []embedding.Protocol{embedding.V3, embedding.A1, "x"} {
+		obj := sample(t, embedding.A1)
+		if p == embedding.V3 {
+			obj = sample(t, p)
+		}
+		f(p, obj)
+		for i := 0; i < len(obj); i += 5 {
+			obj[i] ^= 4
+			f(p, obj)
+			obj[i] ^= 4
+		}
+		f(p, obj[:len(obj)-1])
+		f(p, obj[:20])
+	}
+	obj := sample(t, embedding.V3)
+	c.Reset(embedding.V3)
+	c.Feed(obj, 10)
+	c.Feed(obj, len(obj))
+	if got, want := c.Sum64(), xxh3.Hash(obj); got != want {
+		t.Errorf("sum %#x, want %#x", got, want)
 	}
 }
 

@@ -22,7 +22,7 @@ func TestFanOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fast := []*world{newWorld(t, 1), newWorld(t, 1), newWorld(t, 1)}
 		stuck, release := newWorld(t, 1), make(chan struct{})
-		stuck.open = func(Want, []byte) (embedding.Meta, error) { // as a worker that stands still
+		stuck.open = func(Want, []byte, *embedding.Checker) (embedding.Meta, error) { // as a worker that stands still
 			<-release
 			return embedding.Meta{}, embedding.ErrMalformed
 		}

@@ -94,15 +94,17 @@ func (r *receiver) Grant(ctx context.Context, wants []Want) ([]Ticket, error) {
 	return t.Grant(ctx, wants)
 }
 
-// during returns a context that ends with ctx or, with ErrClosed, when the Receiver closes. Close waits until
-// done is called.
+// during begins a wait in line. Its context ends with ctx or, with ErrClosed, when the Receiver closes. Close
+// waits until done is called.
 func (r *receiver) during(ctx context.Context) (_ context.Context, done func(), err error) {
 	if !r.enter() {
 		return nil, nil, ErrClosed
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(r.ctx, func() { cancel(ErrClosed) })
+	r.m.inLine.Inc()
 	return ctx, func() {
+		r.m.inLine.Dec()
 		stop()
 		cancel(nil)
 		r.wg.Done()

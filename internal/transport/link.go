@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"time"
 
@@ -30,7 +31,10 @@ type answer struct {
 }
 
 // call is somebody who waits for answers about a flight.
-type call struct{ answer chan answer }
+type call struct {
+	answer chan answer
+	large  bool // what is sent takes longer than to change goroutines
+}
 
 // link is one data connection of a sender. Any goroutine may send. One goroutine reads, one writes what
 // others queue, and one keeps house: it pings, and watches for signs of life.
@@ -41,6 +45,7 @@ type link struct {
 	near       *net.UnixConn // nc, when the receiver is on this host
 	lends      bool          // the receiver maps this process's arena
 	generation uint64        // of the receiver
+	yields     bool          // a large call was answered; only the reader touches it
 	wake       chan struct{} // holds a value when the queue has grown and nobody writes
 	done       chan struct{} // closed when the link is broken
 
@@ -72,8 +77,8 @@ func newLink(s *sender, address string, nc net.Conn, generation uint64, lends bo
 	return l
 }
 
-// begin registers f, so that answers find their way.
-func (l *link) begin(f flight) (*call, error) {
+// begin registers f, an object of n bytes, so that answers find their way.
+func (l *link) begin(f flight, n int) (*call, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
@@ -85,6 +90,7 @@ func (l *link) begin(f flight) (*call, error) {
 	} else {
 		c = &call{answer: make(chan answer, 2)} // a grant and a complete
 	}
+	c.large = n > inBytes
 	l.calls[f] = c
 	return c, nil
 }
@@ -131,8 +137,12 @@ func (l *link) abandon(f flight, why string) {
 func (l *link) read() {
 	in := bufio.NewReader(l.nc)
 	for {
+		l.yields = false
 		err := l.frame(in)
 		if err == nil {
+			if l.yields && in.Buffered() > 0 {
+				runtime.Gosched() // who is answered first goes on first: of several, the last one woken would
+			}
 			continue
 		}
 		_ = l.fail(err)
@@ -201,6 +211,7 @@ func (l *link) answeredLocked(f flight, a answer) {
 		}
 		return
 	}
+	l.yields = c.large
 	select {
 	case c.answer <- a:
 	default: // more answers than questions

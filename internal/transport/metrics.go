@@ -28,7 +28,7 @@ type Metrics struct {
 	loans     *prometheus.GaugeVec   // side; bytes on loan
 	joined    prometheus.Counter     // tickets that share the room of another
 	grantWait prometheus.Histogram   // seconds that a request waited for memory
-
+	inLine    prometheus.Gauge       // requests that wait for their turn, or for memory
 }
 
 // series are those of one side, so that hot paths look up no labels.
@@ -65,9 +65,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help:    "Time that a request waited for memory for its objects.",
 			Buckets: []float64{1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1, 10},
 		}),
+		inLine: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "afterimage_transport_grants_waiting",
+			Help: "Requests that wait for memory for their objects, in order of arrival.",
+		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.transfers, m.bytes, m.wire, m.dropped, m.inFlight, m.conns, m.loans, m.joined, m.grantWait)
+		reg.MustRegister(m.inLine, m.transfers, m.bytes, m.wire, m.dropped, m.inFlight, m.conns, m.loans, m.joined, m.grantWait)
 	}
 	return m
 }

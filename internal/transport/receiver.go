@@ -30,8 +30,9 @@ type receiver struct {
 	generation uint64
 	address    string
 	listeners  []net.Listener
-	// open checks an object in place. It is openObject but in tests of the frames.
-	open func(Want, []byte) (embedding.Meta, error)
+	// open checks an object in place, all bytes of which the Checker has seen. It is openObject but in tests
+	// of the frames.
+	open func(Want, []byte, *embedding.Checker) (embedding.Meta, error)
 
 	// line is held by the Turn at its head, memory or not, so that small requests never overtake a large
 	// one. It is taken before mu and never under it.
@@ -100,8 +101,8 @@ func newReceiver(cfg ReceiverConfig) (*receiver, error) {
 }
 
 // openObject checks obj with the format that the want names.
-func openObject(w Want, obj []byte) (embedding.Meta, error) {
-	meta, _, err := w.Protocol.Open(obj, w.Key, w.Contract)
+func openObject(w Want, obj []byte, c *embedding.Checker) (embedding.Meta, error) {
+	meta, _, err := c.Open(obj, w.Key, w.Contract)
 	return meta, err
 }
 

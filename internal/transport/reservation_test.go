@@ -235,10 +235,10 @@ func TestCancelIsNoSilence(t *testing.T) {
 		tks := w.grant(want("cancelled"), want("promised"))
 		checking, proceed := make(chan struct{}), make(chan struct{})
 		open := w.open
-		w.open = func(wt Want, obj []byte) (embedding.Meta, error) {
+		w.open = func(wt Want, obj []byte, c *embedding.Checker) (embedding.Meta, error) {
 			close(checking)
 			<-proceed
-			return open(wt, obj)
+			return open(wt, obj, c)
 		}
 		p.reserve(tks[1])
 		h := data(tks[0])

@@ -61,10 +61,10 @@ func sharedSend(t *testing.T, leave bool) {
 		defer s.Close()
 		checking, proceed := make(chan struct{}, 2), make(chan struct{})
 		open := w.open
-		w.open = func(wt Want, obj []byte) (embedding.Meta, error) {
+		w.open = func(wt Want, obj []byte, c *embedding.Checker) (embedding.Meta, error) {
 			checking <- struct{}{}
 			<-proceed
-			return open(wt, obj)
+			return open(wt, obj, c)
 		}
 		tk := w.grant(want("x"))[0]
 		buf := w.buf(object(t, "x"))
@@ -103,9 +103,9 @@ func TestConflictingTransferIsNotReportedAsASharedBinding(t *testing.T) {
 		defer s.Close()
 		proceed := make(chan struct{})
 		open := w.open
-		w.open = func(wt Want, obj []byte) (embedding.Meta, error) {
+		w.open = func(wt Want, obj []byte, c *embedding.Checker) (embedding.Meta, error) {
 			<-proceed
-			return open(wt, obj)
+			return open(wt, obj, c)
 		}
 		tk := w.grant(want("x"))[0]
 		a, b := w.buf(object(t, "x")), w.buf(object(t, "y"))

@@ -78,7 +78,7 @@ func (d *delivery) dial(ctx context.Context) deliveryEvent {
 	if ctx.Err() != nil { // select picks at random when both are ready
 		return d.failed(ctx, fmt.Errorf("before it was sent: %w", context.Cause(ctx)))
 	}
-	if d.call, err = l.begin(d.flight); err != nil {
+	if d.call, err = l.begin(d.flight, d.buf.Len()); err != nil {
 		return d.failed(ctx, err)
 	}
 	if d.cuts > 0 || d.buf.Len() >= askFrom && !l.canLend(d.buf) {

@@ -125,10 +125,10 @@ func TestSendCancel(t *testing.T) {
 	f("while the object is checked", func(t *testing.T, w *world, s Sender, tk *ticket, ctx context.Context, cancel func()) {
 		checking, proceed := make(chan struct{}), make(chan struct{})
 		open := w.open
-		w.open = func(wt Want, obj []byte) (m embedding.Meta, err error) {
+		w.open = func(wt Want, obj []byte, c *embedding.Checker) (m embedding.Meta, err error) {
 			close(checking)
 			<-proceed
-			return open(wt, obj)
+			return open(wt, obj, c)
 		}
 		go func() {
 			<-checking
@@ -213,7 +213,7 @@ func TestSenderClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
 		proceed := make(chan struct{})
-		w.open = func(Want, []byte) (m embedding.Meta, err error) { <-proceed; return m, nil }
+		w.open = func(Want, []byte, *embedding.Checker) (m embedding.Meta, err error) { <-proceed; return m, nil }
 		s := w.sender()
 		tks := w.grant(want("a"), want("b"))
 		var wg sync.WaitGroup

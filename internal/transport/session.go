@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"afterimage/internal/arena"
+	"afterimage/internal/embedding"
 )
 
 // session is one data connection of a receiver. One goroutine reads, one frame after the other; answers
@@ -29,7 +30,8 @@ type session struct {
 	answers *answers
 	memory  *arena.Mapping // the sender's arena; nil when it lends nothing
 	lent    *lent
-	quiet   int // reads in a row that ended without a byte
+	check   embedding.Checker // of the object that is being received
+	quiet   int               // reads in a row that ended without a byte
 
 	// Guarded by r.mu.
 	stopped  bool // the Receiver closes
