@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page shows what /v1/live sends. It keeps nothing but the latest requests and the chosen theme.
 
+import { call, events, keyForm, onKey } from "./api.js";
 import { ask } from "./play.js";
 import { at, bytes, count, el, fill, ms, share } from "./show.js";
 
@@ -137,14 +138,31 @@ function show(view) {
   byId("version").textContent = view.version;
 }
 
-function connect() {
-  const state = (live, text) => { byId("link").className = live ? "live" : ""; byId("link").textContent = text; };
-  const events = new EventSource("v1/live");
-  events.addEventListener("view", (e) => { state(true, "live"); show(JSON.parse(e.data)); });
-  events.addEventListener("error", () => {
-    state(false, "no connection to the gateway, trying again");
-    if (events.readyState === EventSource.CLOSED) setTimeout(connect, 3000); // it was refused
-  });
+// WAIT is how long after a stream that ended another one is asked for, in milliseconds.
+const WAIT = 3000;
+let attempt = 0; // the latest; what an earlier one has to say is of no interest
+
+async function connect() {
+  const own = ++attempt;
+  const state = (live, text) => {
+    if (own !== attempt) return;
+    byId("link").className = live ? "live" : "";
+    byId("link").textContent = text;
+  };
+  try {
+    const res = await call("v1/live", { cache: "no-store" });
+    if (res.status === 401) return state(false, "this gateway asks for an API key");
+    if (res.status === 403) return state(false, "this key may ask, but not look at the fleet: that takes an admin's");
+    if (res.ok) {
+      state(true, "live");
+      for await (const e of events(res.body)) {
+        if (own !== attempt) return;
+        if (e.name === "view") show(e.data);
+      }
+    }
+  } catch { /* the gateway is away */ }
+  state(false, "no connection to the gateway, trying again");
+  setTimeout(() => { if (own === attempt) connect(); }, WAIT);
 }
 
 function theme() {
@@ -161,5 +179,7 @@ fill(byId("legend"), ...Object.entries(SOURCES).map(([s, text]) => el("span", {}
 fill(byId("stages"), "time:", ...Object.entries(STAGES).map(([s, text]) =>
   el("span", {}, el("span", { class: "bar" }, el("i", { class: stage(s), style: "width:14px" })), ` ${text}`)));
 theme();
+keyForm();
+onKey(connect);
 connect();
 ask(byId, SOURCES);

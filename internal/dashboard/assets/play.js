@@ -1,19 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asks the gateway about a picture, as any client would, and says where its embedding came from.
 
+import { call, events } from "./api.js";
 import { el, ms } from "./show.js";
-
-async function* events(body) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    const whole = (rest + value).split("\n\n");
-    rest = whole.pop();
-    for (const e of whole) if (e.startsWith("data: ") && e !== "data: [DONE]") yield JSON.parse(e.slice(6));
-  }
-}
 
 const dataURL = (file) => new Promise((resolve, reject) => {
   const r = new FileReader();
@@ -24,7 +13,7 @@ const dataURL = (file) => new Promise((resolve, reject) => {
 
 async function post(url, question) {
   const content = [{ type: "image_url", image_url: { url } }, { type: "text", text: question }];
-  const res = await fetch("v1/chat/completions", {
+  const res = await call("v1/chat/completions", {
     method: "POST", headers: { "content-type": "application/json" },
     body: JSON.stringify({ stream: true, max_tokens: 64, temperature: 0, messages: [{ role: "user", content }] }),
   });
@@ -35,12 +24,12 @@ async function post(url, question) {
 
 async function answer(res, show) {
   let text = "";
-  for await (const chunk of events(res.body)) {
+  for await (const { data: chunk } of events(res.body)) {
     if (chunk.error) throw new Error(chunk.error.message);
     text += chunk.choices?.[0]?.delta?.content || "";
     show(text);
   }
-  const trace = await fetch(`v1/traces/${res.headers.get("X-Afterimage-Trace")}`);
+  const trace = await call(`v1/traces/${res.headers.get("X-Afterimage-Trace")}`);
   return trace.ok ? trace.json() : null;
 }
 

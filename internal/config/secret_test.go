@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// S09: nothing that is shown of a configuration has a secret in it, be it right or wrong; the roles of up get it.
+func TestSecretsAreNotShown(t *testing.T) {
+	const key, token = "a-key-of-the-operator", "a token with spaces"
+	l, err := Load(Input{Env: []string{"AFTERIMAGE_GATEWAY_API_KEYS=" + key + "," + key, "AFTERIMAGE_FLEET_TOKEN=" + token}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown strings.Builder
+	if err := l.Show(&shown, false); err != nil {
+		t.Fatal(err)
+	}
+	values, err := json.Marshal(l.Values(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := l.Validate(RoleGateway)
+	for what, text := range map[string]string{"config print": shown.String(), "its JSON": string(values), "the error": fmt.Sprint(wrong)} {
+		if strings.Contains(text, key) || strings.Contains(text, token) || !strings.Contains(text, "token") || !strings.Contains(text, hidden) {
+			t.Errorf("%s: %s", what, text)
+		}
+	}
+	for _, words := range []string{"gateway.api_keys", "the same key is there already", "fleet.token", "16 to 512 printable"} {
+		if !strings.Contains(wrong.Error(), words) {
+			t.Errorf("the error lacks %q: %v", words, wrong)
+		}
+	}
+	file, err := WriteTOML(l.Config)
+	if err != nil || !strings.Contains(string(file), key) {
+		t.Errorf("the roles of up do not get the keys: %v", err)
+	}
+}
+
+// What sounds like a secret is one.
+func TestSecretsAreTagged(t *testing.T) {
+	for _, k := range Keys() {
+		_, name, _ := strings.Cut(k.Name, ".")
+		sounds := slices.ContainsFunc([]string{"token", "api_key", "password", "secret"}, func(word string) bool { return strings.Contains(name, word) })
+		if sounds && !strings.HasSuffix(name, "_file") && name != "step_tokens" && !k.Secret {
+			t.Errorf("%s is shown to people; tag it secret", k.Name)
+		}
+	}
+}
+
+func TestTokensOfAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	f := func(text string, want []string, words string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := (&Fleet{TokenFile: path}).Tokens()
+		if !slices.Equal(got, want) || (err == nil) != (words == "") || err != nil && !strings.Contains(err.Error(), words) {
+			t.Errorf("%q: %q, %v", text, got, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "short") {
+			t.Errorf("the error shows the token: %v", err)
+		}
+	}
+	const one, two = "0123456789abcdef", "fedcba9876543210"
+	f(one, []string{one}, "")
+	f("# the next one\r\n"+one+"\r\n\n  "+two+"  \n", []string{one, two}, "")
+	f("", nil, "it has no token")
+	f("# none\n", nil, "it has no token")
+	f(one+"\nshort", nil, "token 2: a token has 16")
+	f(one+" "+two, nil, "token 1")
+	f(strings.Repeat("x", maxTokenFile+1), nil, "larger than")
+	if _, err := (&Fleet{TokenFile: path + "x"}).Tokens(); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("no file: %v", err)
+	}
+	l, err := Load(Input{Env: []string{"AFTERIMAGE_FLEET_TOKEN=" + one, "AFTERIMAGE_FLEET_TOKEN_FILE=" + path}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Validate(RoleEncoder); err == nil || !strings.Contains(err.Error(), "there is fleet.token too") {
+		t.Errorf("both: %v", err)
+	}
+}
