@@ -17,6 +17,8 @@ type common struct {
 	File   string        `name:"config" short:"c" group:"process" placeholder:"FILE" env:"AFTERIMAGE_CONFIG" help:"TOML file to read. Flags and environment win over it; 'afterimage config print FILE' shows what results. [$$AFTERIMAGE_CONFIG]"`
 	Server config.Server `embed:"" group:"process"`
 	Log    config.Log    `embed:"" group:"process"`
+
+	Tracing config.Tracing `embed:"" group:"process"`
 }
 
 // upOwns are the keys that up works out itself, since it starts several workers on ports of its own.

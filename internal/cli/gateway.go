@@ -65,7 +65,7 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 		MaxBodyBytes: int64(own.MaxBodyBytes), MaxImages: own.MaxImages, Limits: limits, Fetcher: fetcher,
 		Routing: gateway.Routing(own.Routing), LogRequests: own.LogRequests, NoOverlap: !cfg.Delivery.Overlap, Repairs: own.Repairs, ProbeEvery: probeEvery, ProbeTimeout: probeTimeout, SilenceLimit: time.Duration(own.SilenceLimit),
 		PrepareTimeout: prepareTimeout, EncodeTimeout: encodeTimeout, WriteTimeout: writeTimeout,
-		Events: storeEvents(cfg.Mooncake, p), Registry: p.registry, Logger: p.log,
+		Events: storeEvents(cfg.Mooncake, p), Tracer: p.tracer, Registry: p.registry, Logger: p.log,
 	})
 	probes, stop := context.WithCancel(context.Background())
 	g.Start(probes)

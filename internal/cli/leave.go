@@ -16,6 +16,7 @@ import (
 	"afterimage/internal/admin"
 	"afterimage/internal/admit"
 	"afterimage/internal/control"
+	"afterimage/internal/tracing"
 )
 
 // leaver is a worker that can leave a fleet without a request noticing.
@@ -59,7 +60,7 @@ func (p *process) serveWorker(ctx context.Context, mux *http.ServeMux, w leaver)
 		d.run(ctx, ended)
 		stop(context.Cause(ctx))
 	})
-	err := admin.ServeUntil(serving, p.http, d.count(admit.Fleet(mux, p.tokens)), func() time.Duration { return time.Until(d.until) })
+	err := admin.ServeUntil(serving, p.http, d.count(tracing.Handler(p.tracer, admit.Fleet(mux, p.tokens))), func() time.Duration { return time.Until(d.until) })
 	close(ended)
 	wg.Wait()
 	return err

@@ -23,6 +23,7 @@ import (
 	"afterimage/internal/engine"
 	"afterimage/internal/store/ram"
 	"afterimage/internal/supervise"
+	"afterimage/internal/tracing"
 )
 
 // process is what every role process has: the part that is the same for all of them.
@@ -38,6 +39,8 @@ type process struct {
 	// worker takes embeddings. It is closed when the role has returned; closing it before is fine.
 	data  net.Listener
 	drain time.Duration
+	// tracer records spans; nil records none.
+	tracer *tracing.Tracer
 	// engine says what computes, "" where nothing does.
 	engine string
 	// tokens are those of the fleet, which a worker asks for; none lets everybody in.
@@ -135,6 +138,7 @@ func (a *app) runRole(role config.Role, file string, name func(*config.Config) s
 	}
 	p.log = newLogger(a.Stderr, l.Log).With("process", p.name)
 	slog.SetDefault(p.log)
+	defer p.trace(l.Tracing, os.Getenv)()
 	if err = p.listenAndRun(ctx, l, at, run); ctx.Err() != nil {
 		p.log.Log(context.Background(), lifeLevel(), "stopped", "why", context.Cause(ctx))
 	}

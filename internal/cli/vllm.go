@@ -23,7 +23,7 @@ func runVLLMFront(ctx context.Context, cfg config.Config, p *process) error {
 	if err != nil {
 		return err
 	}
-	own.Metrics, own.Logger = p.registry, p.log
+	own.Metrics, own.Tracer, own.Logger = p.registry, p.tracer, p.log
 	if own.Token, err = gatewayToken(cfg.Fleet); err != nil {
 		return err
 	}

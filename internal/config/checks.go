@@ -30,6 +30,9 @@ func (c *checker) shared() {
 	cfg := &c.l.Config
 	c.oneOf("log.level", cfg.Log.Level, "debug", "info", "warn", "error")
 	c.oneOf("log.format", cfg.Log.Format, "text", "json")
+	if at := cfg.Tracing.Endpoint; at != "" {
+		c.receiver("tracing.otlp_endpoint", at)
+	}
 	c.duration("server.drain", cfg.Server.Drain, 0)
 	if c.is(RoleUp) {
 		c.atLeast("up.encoders", int64(cfg.Up.Encoders), 1, "")

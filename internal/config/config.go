@@ -26,6 +26,7 @@ type Config struct {
 	Up        Up        `toml:"up"`
 	Server    Server    `toml:"server"`
 	Log       Log       `toml:"log"`
+	Tracing   Tracing   `toml:"tracing"`
 }
 
 // Model names the pair of model files.
@@ -200,6 +201,11 @@ type Server struct {
 type Log struct {
 	Level  string `toml:"level" key:"log.level" name:"log-level" placeholder:"LEVEL" help:"debug, info, warn or error."`
 	Format string `toml:"format" key:"log.format" name:"log-format" placeholder:"FORMAT" help:"text for people, json for machines."`
+}
+
+// Tracing says where spans go.
+type Tracing struct {
+	Endpoint string `toml:"otlp_endpoint" key:"tracing.otlp_endpoint" name:"otlp-endpoint" placeholder:"URL" help:"OTLP receiver that spans go to, as JSON over HTTP, e.g. http://127.0.0.1:4318; without a path, /v1/traces is asked. Empty takes OTEL_EXPORTER_OTLP_ENDPOINT; if that is not set either, traces of clients are passed on and none are made."`
 }
 
 // The kinds that engine.kind and store.kind take.

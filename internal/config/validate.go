@@ -135,6 +135,13 @@ func (c *checker) urls(key string, list []string) {
 	}
 }
 
+// receiver checks a URL that is posted to.
+func (c *checker) receiver(key, value string) {
+	if u, err := url.Parse(value); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		c.fault(key, "no URL; write http://HOST:PORT or https://HOST:PORT, e.g. http://127.0.0.1:4318")
+	}
+}
+
 // file checks that a file is there to be read.
 func (c *checker) file(key, path, what string) {
 	st, err := os.Stat(path)

@@ -17,6 +17,7 @@ import (
 	"afterimage/internal/control"
 	"afterimage/internal/openai"
 	"afterimage/internal/proxy"
+	"afterimage/internal/tracing"
 )
 
 // attempt takes a request once through the fleet.
@@ -129,7 +130,12 @@ func retryElsewhere(w worker, err error) error {
 }
 
 // prepare has P/D check the request, and returns an order for each image that it needs an Encoder for.
-func (g *Gateway) prepare(ctx context.Context, req *request, pd, enc worker, attempt string, past *history) ([]order, error) {
+func (g *Gateway) prepare(ctx context.Context, req *request, pd, enc worker, attempt string, past *history) (orders []order, err error) {
+	ctx, span := g.cfg.Tracer.Start(ctx, "prepare", tracing.Client)
+	defer func() {
+		span.Set("worker", pd.Seen.Name, "images", len(req.images), "needed", len(orders))
+		span.EndWith(err)
+	}()
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.PrepareTimeout)
 	defer cancel()
 	body := control.PrepareRequest{Request: attempt, Engine: enc.Seen.Engine, Chat: req.body}
@@ -147,7 +153,6 @@ func (g *Gateway) prepare(ctx context.Context, req *request, pd, enc worker, att
 		return nil, nonsense(pd, "prepared %d items of %d", len(got.Items), len(req.images))
 	}
 	req.trace.prepared(&got)
-	var orders []order
 	for i, it := range got.Items {
 		switch {
 		case it.State == control.Need && it.Grant != nil:
@@ -182,7 +187,11 @@ func (g *Gateway) release(pd worker, attempt string) {
 }
 
 // chat posts the request to P/D and relays the answer. It calls begun when P/D's answer begins.
-func (g *Gateway) chat(ctx context.Context, req *request, out *proxy.Reply, pd worker, attempt string, begun func()) error {
+func (g *Gateway) chat(ctx context.Context, req *request, out *proxy.Reply, pd worker, attempt string, begun func()) (err error) {
+	whole := ctx
+	ctx, span := g.cfg.Tracer.Start(whole, "prefill", tracing.Client)
+	defer func() { span.EndWith(err) }()
+	span.Set("worker", pd.Seen.Name)
 	ctx, done := g.fleet.silence.call(ctx, pd.URL)
 	defer done()
 	hr, err := http.NewRequestWithContext(ctx, http.MethodPost, pd.URL+req.path, bytes.NewReader(req.body))
@@ -198,6 +207,7 @@ func (g *Gateway) chat(ctx context.Context, req *request, out *proxy.Reply, pd w
 		hr.Header.Set(control.HeaderScope, hex.EncodeToString(req.salt))
 	}
 	admit.TellTimeout(hr)
+	tracing.Pass(hr)
 	resp, err := g.client.Do(hr)
 	if err != nil {
 		return g.broken(ctx, pd, err)
@@ -208,7 +218,12 @@ func (g *Gateway) chat(ctx context.Context, req *request, out *proxy.Reply, pd w
 		req.trace.arrived(req.images, resp.Header.Get(control.HeaderItems))
 		req.trace.stage("prefill")
 		g.metrics.FirstByte(req.start)
-		return g.relay(ctx, resp, out, pd)
+		span.End()
+		_, streaming := g.cfg.Tracer.Start(whole, "stream", tracing.Client)
+		err = g.relay(ctx, resp, out, pd)
+		streaming.Set("bytes", out.Sent())
+		streaming.EndWith(err)
+		return err
 	}
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxControlBody))
 	if err != nil {

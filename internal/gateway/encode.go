@@ -10,6 +10,7 @@ import (
 
 	"afterimage/internal/control"
 	"afterimage/internal/openai"
+	"afterimage/internal/tracing"
 )
 
 // order asks for one image of a request to be delivered to grants; without any it is encoded for the Store
@@ -140,6 +141,7 @@ func encodeRequest(ctx context.Context, e worker, req *request, pick []order, fo
 	hr.ContentLength = length
 	hr.Header.Set("Content-Type", control.EncodeContentType)
 	hr.Header.Set(control.HeaderRequestID, req.id)
+	tracing.Pass(hr)
 	return hr, nil
 }
 
@@ -159,6 +161,9 @@ func (g *Gateway) encodeOn(ctx context.Context, e worker, req *request, pick []o
 
 // encodeCall makes one encode call. Its answers are as many as the orders.
 func (g *Gateway) encodeCall(ctx context.Context, e worker, req *request, pick []order, force bool) (got control.EncodeResponse, err error) {
+	ctx, span := g.cfg.Tracer.Start(ctx, "encode", tracing.Client)
+	span.Set("worker", e.Seen.Name, "images", len(pick), "forced", force)
+	defer func() { span.EndWith(err) }()
 	hr, err := encodeRequest(ctx, e, req, pick, force)
 	if err != nil {
 		return got, err

@@ -17,6 +17,7 @@ import (
 	"afterimage/internal/media"
 	"afterimage/internal/proxy"
 	"afterimage/internal/store"
+	"afterimage/internal/tracing"
 )
 
 // Config wires a gateway.
@@ -58,6 +59,7 @@ type Config struct {
 	// Events streams what the shared Store stores and loses; nil is unknown.
 	Events func(context.Context) <-chan store.Event
 
+	Tracer   *tracing.Tracer // nil records no spans
 	Registry prometheus.Registerer
 	Logger   *slog.Logger
 }

@@ -13,6 +13,7 @@ import (
 
 	"afterimage/internal/admit"
 	"afterimage/internal/control"
+	"afterimage/internal/tracing"
 )
 
 // geometry remembers how many rows pictures of a size yield. The answer depends on nothing but the
@@ -96,6 +97,7 @@ func (g *Gateway) call(ctx context.Context, w worker, path string, body, answer 
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	tracing.Pass(req)
 	if path == control.PathPrepare {
 		// Never sent twice: a P/D that has prepared it and died over the answer, or lost its connection, would
 		// refuse its name. The repair has a name of its own.

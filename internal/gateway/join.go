@@ -7,11 +7,15 @@ import (
 	"errors"
 
 	"afterimage/internal/control"
+	"afterimage/internal/tracing"
 )
 
 // join has a flight that another request leads delivered to a grant of this one.
-func (g *Gateway) join(ctx context.Context, req *request, o order, f *flight) error {
+func (g *Gateway) join(ctx context.Context, req *request, o order, f *flight) (err error) {
 	defer g.flights.leave(f)
+	ctx, span := g.cfg.Tracer.Start(ctx, "deliver", tracing.Client)
+	span.Set("worker", f.enc.Seen.Name)
+	defer func() { span.EndWith(err) }()
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.EncodeTimeout)
 	defer cancel()
 	g.metrics.joined.Inc()

@@ -15,6 +15,7 @@ import (
 	"afterimage/internal/openai"
 	"afterimage/internal/proxy"
 	"afterimage/internal/route"
+	"afterimage/internal/tracing"
 )
 
 // request is one client's call on its way through the gateway.
@@ -53,7 +54,9 @@ func (g *Gateway) answer(w http.ResponseWriter, r *http.Request, read reader) {
 	req := &request{path: r.URL.Path, id: proxy.RequestID(r.Header.Get(control.HeaderRequestID), secret), start: time.Now(), forced: readForced(r.Header.Get(control.HeaderEncoder)), pd: r.Header.Get(control.HeaderPrefill)}
 	w.Header().Set(control.HeaderRequestID, req.id)
 	w.Header().Set(control.HeaderTrace, secret)
-	req.pass = admit.From(r.Context())
+	ctx, span := g.cfg.Tracer.Serve(r, "request")
+	r = r.WithContext(ctx)
+	req.pass = admit.From(ctx)
 	req.trace = g.traces.begin(secret, req.id, req.pass.Tenant())
 	end := g.metrics.Begin()
 	out := proxy.NewReply(w, g.cfg.WriteTimeout)
@@ -78,6 +81,9 @@ func (g *Gateway) answer(w http.ResponseWriter, r *http.Request, read reader) {
 	g.seen.end(t, time.Now())
 	end(status)
 	g.log(req, out, t)
+	span.Set("request", req.id, "http.route", req.path, "http.response.status_code", status, "tenant", req.pass.Tenant(), "images", len(req.images))
+	span.Fail(t.Error)
+	span.End()
 }
 
 // serve attempts a request until an attempt ends well or for good.
@@ -103,6 +109,8 @@ func (g *Gateway) serve(ctx context.Context, req *request, out *proxy.Reply) err
 
 // readChat takes the body in, finds the media parts and loads their files.
 func (g *Gateway) readChat(w http.ResponseWriter, r *http.Request, req *request) error {
+	_, reading := g.cfg.Tracer.Start(r.Context(), "read", tracing.Internal)
+	defer reading.End()
 	in, err := proxy.NewIntake(w, r, g.bodyLimits())
 	if err != nil {
 		return err
@@ -122,6 +130,7 @@ func (g *Gateway) readChat(w http.ResponseWriter, r *http.Request, req *request)
 		return bad
 	}
 	req.trace.stage("read")
+	reading.End()
 	if err := req.check(g.fleet.snapshot()); err != nil {
 		return err
 	}
@@ -133,7 +142,10 @@ func (g *Gateway) readChat(w http.ResponseWriter, r *http.Request, req *request)
 		req.blocks = blocks(req)
 		return nil
 	}
-	if req.images, req.uses, err = g.loadImages(r.Context(), req.scan.Media); err != nil {
+	_, loading := g.cfg.Tracer.Start(r.Context(), "media", tracing.Internal)
+	req.images, req.uses, err = g.loadImages(r.Context(), req.scan.Media)
+	loading.EndWith(err)
+	if err != nil {
 		return err
 	}
 	req.blocks = blocks(req)

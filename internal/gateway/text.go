@@ -8,6 +8,7 @@ import (
 	"afterimage/internal/openai"
 	"afterimage/internal/proxy"
 	"afterimage/internal/route"
+	"afterimage/internal/tracing"
 )
 
 // serveText answers POST /v1/completions: the body goes to a P/D as it is.
@@ -15,6 +16,8 @@ func (g *Gateway) serveText(w http.ResponseWriter, r *http.Request) { g.answer(w
 
 // readText takes the body in. What its prompts and options are worth, P/D says.
 func (g *Gateway) readText(w http.ResponseWriter, r *http.Request, req *request) error {
+	_, reading := g.cfg.Tracer.Start(r.Context(), "read", tracing.Internal)
+	defer reading.End()
 	in, err := proxy.NewIntake(w, r, g.bodyLimits())
 	if err != nil {
 		return err
@@ -34,6 +37,7 @@ func (g *Gateway) readText(w http.ResponseWriter, r *http.Request, req *request)
 		return bad
 	}
 	req.trace.stage("read")
+	reading.End()
 	req.body = body.Bytes()
 	if err := req.check(g.fleet.snapshot()); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"afterimage/internal/admit"
 	"afterimage/internal/dashboard"
 	"afterimage/internal/store/mooncake"
+	"afterimage/internal/tracing"
 	"afterimage/internal/vllm"
 )
 
@@ -51,11 +52,13 @@ func TestDocumentListsAllMetrics(t *testing.T) {
 	}
 	page := prometheus.NewRegistry()
 	dashboard.New(dashboard.Config{Registry: page})
+	traced := prometheus.NewRegistry()
+	tracing.New(tracing.Config{Registry: traced, Logger: quiet}).Close(t.Context())
 	roles := map[string][]string{} // by row without its roles
 	for _, r := range []struct {
 		role string
 		reg  *prometheus.Registry
-	}{{"gateway", f.gateway.reg}, {"gateway", front}, {"gateway", door}, {"gateway", page}, {"encoder", f.encoders[0].reg}, {"encoder", clustered}, {"prefill", clustered}, {"encoder", modelled}, {"prefill", f.prefill.reg}, {"store", f.storeReg}} {
+	}{{"gateway", f.gateway.reg}, {"gateway", front}, {"gateway", door}, {"gateway", page}, {"encoder", f.encoders[0].reg}, {"encoder", clustered}, {"prefill", clustered}, {"encoder", modelled}, {"prefill", f.prefill.reg}, {"store", f.storeReg}, {"encoder", traced}, {"gateway", traced}, {"prefill", traced}} {
 		for _, row := range seriesOf(t, r.reg) {
 			if !slices.Contains(roles[row], r.role) {
 				roles[row] = append(roles[row], r.role)

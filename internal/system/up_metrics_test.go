@@ -25,7 +25,8 @@ func roleOf(process string) string { role, _, _ := strings.Cut(process, "-"); re
 // measuredUp starts `up` and reads what its roles export.
 func measuredUp(t *testing.T) liveMetrics {
 	t.Helper()
-	u := startUp(t, "--engine", "device", "--device", "encode=1ms")
+	// Nobody takes the spans, which is nobody's trouble.
+	u := startUp(t, "--engine", "device", "--device", "encode=1ms", "--otlp-endpoint", "http://127.0.0.1:1")
 	for range 2 {
 		u.mustAsk(t, "", picture(t, 32, 32, 1))
 	}

@@ -12,6 +12,7 @@ import (
 
 	"afterimage/internal/openai"
 	"afterimage/internal/proxy"
+	"afterimage/internal/tracing"
 )
 
 // way is the workers that an attempt was given, Encoders excepted.
@@ -147,7 +148,11 @@ func (f *Front) prefill(ctx context.Context, req *request, w *way, ed openai.Edi
 }
 
 // decode sends the request to its last worker and passes the answer on.
-func (f *Front) decode(ctx context.Context, req *request, out *proxy.Reply, w *way, ed openai.Edit) error {
+func (f *Front) decode(ctx context.Context, req *request, out *proxy.Reply, w *way, ed openai.Edit) (err error) {
+	whole := ctx
+	ctx, span := f.cfg.Tracer.Start(whole, string(stageDecode), tracing.Client)
+	span.Set("worker", w.decode.URL)
+	defer func() { span.EndWith(err) }()
 	e := errand{
 		stage: stageDecode, to: w.decode, path: req.path, id: req.id, rank: w.decodeRank, memory: req.memory,
 		body: req.env.Rewrite(ed),
@@ -164,6 +169,9 @@ func (f *Front) decode(ctx context.Context, req *request, out *proxy.Reply, w *w
 	}
 	req.stage("first_byte")
 	f.metrics.FirstByte(req.start)
+	span.End()
+	_, streaming := f.cfg.Tracer.Start(whole, "stream", tracing.Client)
+	defer func() { streaming.EndWith(err) }()
 	err = out.Pass(resp, c.alive)
 	var broken *proxy.BrokenError
 	if errors.As(err, &broken) {

@@ -14,6 +14,7 @@ import (
 	"afterimage/internal/admit"
 	"afterimage/internal/media"
 	"afterimage/internal/proxy"
+	"afterimage/internal/tracing"
 )
 
 // Config wires a Front.
@@ -52,6 +53,7 @@ type Config struct {
 
 	WriteTimeout time.Duration // of each write to the client
 	LogRequests  bool
+	Tracer       *tracing.Tracer // nil records no spans
 	Metrics      prometheus.Registerer
 	Logger       *slog.Logger
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"afterimage/internal/proxy"
+	"afterimage/internal/tracing"
 )
 
 // maxAnswer bounds the answers that are read here: those of Encoders and prefill workers, and errors.
@@ -44,6 +45,7 @@ func (f *Front) send(ctx context.Context, e errand) (*http.Response, *call, erro
 	if e.rank >= 0 {
 		req.Header.Set("X-Data-Parallel-Rank", strconv.Itoa(e.rank))
 	}
+	tracing.Pass(req)
 	resp, err := f.client.Do(req)
 	if err != nil {
 		err = callBroken(ctx, e.stage, e.to.URL, err)
@@ -55,13 +57,16 @@ func (f *Front) send(ctx context.Context, e errand) (*http.Response, *call, erro
 }
 
 // exchange makes the call and reads its whole answer, which is an error unless its status is 200.
-func (f *Front) exchange(ctx context.Context, e errand) ([]byte, error) {
+func (f *Front) exchange(ctx context.Context, e errand) (body []byte, err error) {
+	ctx, span := f.cfg.Tracer.Start(ctx, string(e.stage), tracing.Client)
+	span.Set("worker", e.to.URL)
+	defer func() { span.EndWith(err) }()
 	resp, c, err := f.send(ctx, e)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	body, err := read(ctx, resp, e)
+	body, err = read(ctx, resp, e)
 	c.end(saidBy(err))
 	return body, err
 }

@@ -10,6 +10,7 @@ import (
 	"afterimage/internal/admit"
 	"afterimage/internal/openai"
 	"afterimage/internal/proxy"
+	"afterimage/internal/tracing"
 )
 
 // request is one client's call on its way through the front.
@@ -45,6 +46,8 @@ const (
 // answer answers POST of either path. Of the client's headers only the request's name is read; calls to workers
 // carry headers of their own.
 func (f *Front) answer(w http.ResponseWriter, r *http.Request) {
+	ctx, span := f.cfg.Tracer.Serve(r, "request")
+	r = r.WithContext(ctx)
 	req := &request{path: r.URL.Path, id: proxy.RequestID(r.Header.Get(headerRequestID), proxy.RandomHex(16)), start: time.Now(), pass: admit.From(r.Context())}
 	w.Header().Set(headerRequestID, req.id)
 	end := f.metrics.Begin()
@@ -60,7 +63,10 @@ func (f *Front) answer(w http.ResponseWriter, r *http.Request) {
 	status := f.metrics.Finish(out, err, clientError, f.cfg.Logger.With("request", req.id))
 	out.End()
 	end(status)
-	f.log(req, out, status, err)
+	told := f.log(req, out, status, err)
+	span.Set("request", req.id, "http.route", req.path, "http.response.status_code", status, "tenant", req.pass.Tenant(), "media", len(req.media))
+	span.Fail(told)
+	span.End()
 }
 
 // serve reads the request, then attempts it until an attempt ends well or for good.
@@ -89,6 +95,8 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request, req *request, out 
 
 // read takes the body in, looks at it while it comes, and names its media.
 func (f *Front) read(w http.ResponseWriter, r *http.Request, req *request) error {
+	_, reading := f.cfg.Tracer.Start(r.Context(), "read", tracing.Internal)
+	defer reading.End()
 	in, err := proxy.NewIntake(w, r, f.cfg.Body)
 	if err != nil {
 		return err
@@ -107,10 +115,14 @@ func (f *Front) read(w http.ResponseWriter, r *http.Request, req *request) error
 		env.Media = nil // prompts have none; what else is in the body is the worker's to judge
 	}
 	req.stage("read")
+	reading.End()
 	if err := req.enter(r.Context()); err != nil {
 		return err
 	}
-	return f.load(r.Context(), req)
+	_, loading := f.cfg.Tracer.Start(r.Context(), "media", tracing.Internal)
+	err = f.load(r.Context(), req)
+	loading.EndWith(err)
+	return err
 }
 
 // enter waits for the request's place among those in work, and notes its salt. It is here that text parts from
@@ -131,8 +143,8 @@ func (r *request) enter(ctx context.Context) (err error) {
 	return err
 }
 
-// log writes the line of a request that has ended.
-func (f *Front) log(req *request, out *proxy.Reply, status int, err error) {
+// log writes the line of a request that has ended, and returns what its client was told of a failure.
+func (f *Front) log(req *request, out *proxy.Reply, status int, err error) string {
 	req.stage("total")
 	l := proxy.Line{Request: req.id, Path: req.path, Model: req.model, Tenant: req.pass.Tenant(), Status: status, In: req.in, More: req.stages}
 	if len(req.media) > 0 {
@@ -143,4 +155,5 @@ func (f *Front) log(req *request, out *proxy.Reply, status int, err error) {
 		l.Err = openai.AsError(clientError(err)).Message
 	}
 	l.Log(f.cfg.Logger, out)
+	return l.Err
 }
