@@ -39,6 +39,7 @@ var Table = map[string]Rule{
 	"resolve":        {Layer: 3, Duty: "before encoding: one batch question to the Store, reads, validation"},
 	"store/mooncake": {Layer: 3, Duty: "the Store that spans hosts"},
 	"store/ram":      {Layer: 3, Duty: "the Store of one host, in memory"},
+	"vllm/relay":     {Layer: 3, Duty: "brings what the Store has to vLLM's consumers: what is known of pictures, checks, transfer ids"},
 
 	"storefile": {Layer: 4, Duty: "the file that objects of a Store are exported to"},
 	"vllm":      {Layer: 4, Duty: "vLLM's side of the border: identifiers, worker bodies, relay"},

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"afterimage/internal/arena"
+)
+
+type metrics struct {
+	items   *prometheus.CounterVec // by result
+	bytes   prometheus.Counter
+	seconds prometheus.Histogram
+	sums    prometheus.Counter
+	memory  prometheus.GaugeFunc
+	limit   prometheus.GaugeFunc
+}
+
+func newMetrics(r prometheus.Registerer, a *arena.Arena) *metrics {
+	m := &metrics{
+		items: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "afterimage_relay_items_total",
+			Help: "Images of requests by what the relay did: written, followed and resident are at the vLLM worker without an Encoder, all others went to Encoders.",
+		}, []string{"result"}),
+		bytes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "afterimage_relay_written_bytes_total", Help: "Bytes of embeddings that the relay wrote into vLLM workers, once per worker.",
+		}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "afterimage_relay_seconds", Help: "Time that the relay took per request, Store and workers together.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
+		}),
+		sums: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "afterimage_relay_sum_failures_total", Help: "Sums of objects that could not be stored, and corrupt objects that could not be removed.",
+		}),
+		memory: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "afterimage_relay_memory_bytes", Help: "Memory of the relay that is in use.",
+		}, func() float64 { st := a.Stats(); return float64(st.Reserved + st.Committed + st.Quarantined) }),
+		limit: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "afterimage_relay_memory_limit_bytes", Help: "Memory of the relay.",
+		}, func() float64 { return float64(a.Stats().Capacity) }),
+	}
+	r.MustRegister(m.items, m.bytes, m.seconds, m.sums, m.memory, m.limit)
+	for _, x := range results {
+		m.items.WithLabelValues(string(x))
+	}
+	return m
+}
+
+// unregister takes back what reads the arena, which closes next.
+func (m *metrics) unregister(r prometheus.Registerer) {
+	r.Unregister(m.memory)
+	r.Unregister(m.limit)
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"afterimage/internal/arena"
+	"afterimage/internal/embedding"
+	"afterimage/internal/store"
+	"afterimage/internal/vllm/consumer"
+)
+
+// Consumers is what a Relay needs of package consumer.
+type Consumers interface {
+	Deliver(ctx context.Context, address string, items []consumer.Item) []consumer.Outcome
+	Abandon(ctx context.Context, address string, transfers []string) error
+}
+
+// Config wires a Relay. Zero values mean the default, which a field names; the others are required.
+type Config struct {
+	Store     store.Store // reads into Arena, and quarantines what is in doubt
+	Arena     *arena.Arena
+	Namespace embedding.Namespace // of vLLM's Encoders, protocol V3
+	Consumers Consumers
+	// State is the path of the file in which is written down what a successor has to know. One gateway uses it at a time.
+	State string
+
+	StoreTimeout   time.Duration // of reading the objects of a request; 2 s
+	MaxObjectBytes int           // larger ones are left to Encoders; a quarter of the arena
+	Metrics        prometheus.Registerer
+	Logger         *slog.Logger
+}
+
+// Relay brings embeddings from the Store to vLLM's prefill workers.
+type Relay struct {
+	cfg     Config
+	learned learned
+	reader  *reader
+	ids     *ids
+	metrics *metrics
+	recent  recent
+
+	ctx  context.Context // ends with Close
+	stop context.CancelFunc
+	bg   sync.WaitGroup
+	save chan struct{} // what was learned is to be written down
+}
+
+// Why a picture is not brought, besides the errors of Store and consumer.
+var (
+	errUnknown  = errors.New("relay: no Encoder has said how a picture of this size is laid out")
+	errNoName   = errors.New("relay: no Encoder has said how this picture is called")
+	errTooLarge = errors.New("relay: the embedding is too large")
+)
+
+// New returns a Relay. What an earlier process with the same state left at consumers is abandoned in the background.
+func New(cfg Config) (*Relay, error) {
+	cfg.StoreTimeout = cmp.Or(cfg.StoreTimeout, 2*time.Second)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	if err := cfg.Namespace.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Namespace.Protocol != embedding.V3 {
+		return nil, fmt.Errorf("relay: objects of protocol %s, want %s", cfg.Namespace.Protocol, embedding.V3)
+	}
+	cfg.MaxObjectBytes = cmp.Or(cfg.MaxObjectBytes, int(cfg.Arena.Stats().Capacity/4))
+	file, s, err := openState(cfg.State)
+	if err != nil {
+		return nil, fmt.Errorf("relay: state: %w", err)
+	}
+	r := &Relay{cfg: cfg, ids: newIDs(file, s), metrics: newMetrics(cfg.Metrics, cfg.Arena), save: make(chan struct{}, 1)}
+	r.ctx, r.stop = context.WithCancel(context.Background())
+	r.reader = newReader(&r.cfg, &r.learned, r.metrics)
+	r.reader.found = r.saveSoon
+	r.learned.frame = s.Frame
+	for _, sh := range s.Shapes {
+		r.learned.shapes.put(sh.Shape, sh.Grid)
+	}
+	r.bg.Go(r.keep)
+	for _, l := range r.ids.predecessors() {
+		for _, at := range l.consumers {
+			r.bg.Go(func() { r.bury(l, at) })
+		}
+	}
+	return r, nil
+}
+
+// Close waits for what is under way and writes down what was learned. No Bring may be in progress.
+func (r *Relay) Close() error {
+	r.stop()
+	r.bg.Wait()
+	r.reader.bg.Wait()
+	r.metrics.unregister(r.cfg.Metrics)
+	return r.ids.close()
+}
+
+const (
+	minBury = time.Second
+	maxBury = time.Minute
+	buryFor = 10 * time.Minute // twice the time after which consumers forget transfers
+)
+
+// bury abandons what an earlier process left at a consumer, however long that does not answer.
+func (r *Relay) bury(l left, at string) {
+	end := time.Now().Add(buryFor)
+	for wait := minBury; ; wait = min(2*wait, maxBury) {
+		err := r.cfg.Consumers.Abandon(r.ctx, at, l.transfers)
+		if err == nil || time.Now().After(end) {
+			if err != nil {
+				r.cfg.Logger.Warn("a consumer was not told what a killed gateway may have left there", "consumer", at, "cause", err)
+			}
+			if err := r.ids.settled(l.epoch, at); err != nil {
+				r.cfg.Logger.Warn("relay: state", "cause", err)
+			}
+			return
+		}
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// Learn files what an Encoder reported of a picture: the engine's name for it, and its grid. It is called after a worker
+// has answered the request with the embedding that this Encoder made.
+func (r *Relay) Learn(p Picture, hash string, g Grid) {
+	if r.learned.learn(p, hash, g) {
+		r.saveSoon()
+	}
+}
+
+func (r *Relay) saveSoon() {
+	select {
+	case r.save <- struct{}{}:
+	default:
+	}
+}
+
+// saveEvery spares the disk while a gateway learns.
+const saveEvery = 2 * time.Second
+
+// keep writes down what is learned, until Close.
+func (r *Relay) keep() {
+	for {
+		select {
+		case <-r.ctx.Done():
+			r.write()
+			return
+		case <-r.save:
+		}
+		r.write()
+		select {
+		case <-r.ctx.Done():
+		case <-time.After(saveEvery):
+		}
+	}
+}
+
+func (r *Relay) write() {
+	frame, shapes := r.learned.snapshot()
+	err := r.ids.update(func(s *state) { s.Frame, s.Shapes = frame, shapes })
+	if err != nil {
+		r.cfg.Logger.Warn("relay: state", "cause", err)
+	}
+}
+
+// maxSavedShapes bounds the file.
+const maxSavedShapes = 2048
+
+// snapshot returns what is worth being known to a successor.
+func (l *learned) snapshot() (Frame, []shapeGrid) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []shapeGrid
+	for _, half := range []map[Shape]Grid{l.shapes.young, l.shapes.old} {
+		for s, g := range half {
+			if len(out) < maxSavedShapes {
+				out = append(out, shapeGrid{s, g})
+			}
+		}
+	}
+	return l.frame, out
+}
