@@ -76,6 +76,7 @@ var groups = []kong.Group{
 	{Key: "fleet", Title: "Fleet:"},
 	{Key: "gateway", Title: "Gateway:"},
 	{Key: "vllm", Title: "Before vLLM workers (the flags of vLLM's EPD proxy):"},
+	{Key: "relay", Title: "Relay: what the Mooncake Store has goes straight to vLLM workers:"},
 	{Key: "model", Title: "Model:"},
 	{Key: "engine", Title: "Engine:"},
 	{Key: "delivery", Title: "Delivery:"},

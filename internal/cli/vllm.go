@@ -18,7 +18,7 @@ import (
 )
 
 // runVLLMFront serves the API before vLLM workers until ctx ends.
-func runVLLMFront(ctx context.Context, cfg config.Config, p *process) error {
+func runVLLMFront(ctx context.Context, cfg config.Config, p *process) (err error) {
 	own, err := vllmConfig(cfg, os.Getenv)
 	if err != nil {
 		return err
@@ -35,6 +35,11 @@ func runVLLMFront(ctx context.Context, cfg config.Config, p *process) error {
 	if cfg.VLLM.Fetch == "gateway" {
 		own.Fetcher = newFetcher(cfg.Gateway, int64(cfg.Gateway.MaxBodyBytes))
 		defer own.Fetcher.Close()
+	}
+	var parts closers
+	defer func() { err = errors.Join(err, parts.close()) }()
+	if own.Relay, err = openRelay(ctx, cfg, p, &parts); err != nil {
+		return err
 	}
 	f, err := vllm.New(own)
 	if err != nil {

@@ -152,6 +152,11 @@ func (c *checker) mooncake() {
 	if !c.is(RoleUp, RoleEncoder, RolePrefill) || c.l.Config.Store.Kind != StoreMooncake {
 		return
 	}
+	c.cluster()
+}
+
+// cluster checks how a mooncake_client is called.
+func (c *checker) cluster() {
 	m := &c.l.Config.Mooncake
 	c.called("mooncake.client", m.Client, "of this host's mooncake_client, e.g. 127.0.0.1:50052")
 	c.atLeast("mooncake.read_connections", int64(m.ReadConnections), 1, "")

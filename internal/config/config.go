@@ -22,6 +22,7 @@ type Config struct {
 	Transport Transport `toml:"transport"`
 	Fleet     Fleet     `toml:"fleet"`
 	VLLM      VLLM      `toml:"vllm"`
+	Relay     Relay     `toml:"relay"`
 	Media     Media     `toml:"media"`
 	Up        Up        `toml:"up"`
 	Server    Server    `toml:"server"`
@@ -260,6 +261,7 @@ func DefaultConfig() Config {
 			ECConsumerDPSize: 1, DecodeRetries: 1, ProbeInterval: Seconds(5 * time.Second), ProbeTimeout: Seconds(2 * time.Second),
 			FailThreshold: 3, EvictedTTL: Seconds(900 * time.Second), Fetch: "gateway", ShortNames: true,
 		},
+		Relay:     Relay{Encoder: embedding.VLLMDefaultEncoder, DType: "bfloat16", MemoryBytes: 512 * MiB},
 		Delivery:  Delivery{Mode: DeliveryDirect, Overlap: true},
 		Transport: Transport{Loans: true},
 		Media:     Media{MaxImageBytes: 20 * MiB, MaxImagePixels: 50_000_000},

@@ -73,7 +73,13 @@ func (l *Loaded) listenAt() {
 // vllm checks the front door of vLLM workers.
 func (c *checker) vllm() {
 	v := &c.l.Config.VLLM
-	if c.role != RoleGateway && c.role != All || !v.Fronts() {
+	if c.role != RoleGateway && c.role != All {
+		return
+	}
+	if !v.Fronts() {
+		if c.l.Config.Relay.Enabled {
+			c.fault("relay.enabled", "it is for gateways before vLLM workers, which vllm.decode_servers_urls or vllm.dynamic_registration make")
+		}
 		return
 	}
 	g := &c.l.Config.Gateway
@@ -102,6 +108,7 @@ func (c *checker) vllm() {
 		c.fault("vllm.evicted_ttl", "below zero; give a time, or 0s for ever")
 	}
 	c.oneOf("vllm.fetch", v.Fetch, "gateway", "workers")
+	c.relay(v)
 }
 
 // static checks the workers of a fleet that does not change.

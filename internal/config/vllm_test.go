@@ -57,6 +57,19 @@ func TestVLLM(t *testing.T) {
 	f([]string{e, d, "gateway.routing=best"}, "gateway.routing", "affinity or round-robin or random")
 	f([]string{e, d, "gateway.prefills=http://a:1"}, "gateway.prefills", "Afterimage's workers or vLLM's")
 	f([]string{e, "vllm.dynamic_registration=true"}, "vllm.dynamic_registration", "register through /instances")
+
+	const at, relay, model = "vllm.ec_consumer_zmq_addrs=tcp://d1:1", "relay.enabled=true", "relay.model=m"
+	f([]string{e, d, at, relay, model})
+	f([]string{"vllm.dynamic_registration=true", relay, model})
+	f([]string{e, d, at, relay}, "relay.model", "afterimage store ls")
+	f([]string{e, d, relay, model}, "relay.enabled", "vllm.ec_consumer_zmq_addrs")
+	f([]string{e, d, at, relay, model, "vllm.no_rewrite=true"}, "relay.enabled", "vllm.no_rewrite")
+	f([]string{e, d, "vllm.ec_consumer_zmq_addrs=ipc:///x", relay, model}, "vllm.ec_consumer_zmq_addrs", "ipc:///x", "tcp://HOST:PORT")
+	f([]string{e, d, at, relay, model, "relay.dtype=int8"}, "relay.dtype", "bfloat16 or float16 or float32")
+	f([]string{e, d, at, relay, model, "relay.encoder="}, "relay.encoder", "missing")
+	f([]string{e, d, at, relay, model, "relay.memory_bytes=1MiB"}, "relay.memory_bytes", "too small")
+	f([]string{e, d, at, relay, model, "mooncake.client=x"}, "mooncake.client", "HOST:PORT")
+	f([]string{"gateway.prefills=http://a:1", relay, model}, "relay.enabled", "before vLLM workers")
 }
 
 // TestSeconds: times as vLLM's flags have them.

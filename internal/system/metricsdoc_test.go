@@ -3,8 +3,10 @@
 package system
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,10 +16,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"afterimage/internal/admit"
+	"afterimage/internal/arena"
 	"afterimage/internal/dashboard"
+	"afterimage/internal/embedding"
+	"afterimage/internal/store"
 	"afterimage/internal/store/mooncake"
 	"afterimage/internal/tracing"
 	"afterimage/internal/vllm"
+	"afterimage/internal/vllm/relay"
 )
 
 // described takes a metric's description apart.
@@ -50,6 +56,7 @@ func TestDocumentListsAllMetrics(t *testing.T) {
 	if _, err := vllm.New(vllm.Config{Metrics: front}); err != nil {
 		t.Fatal(err)
 	}
+	relaying := relaySeries(t)
 	page := prometheus.NewRegistry()
 	dashboard.New(dashboard.Config{Registry: page})
 	traced := prometheus.NewRegistry()
@@ -58,7 +65,7 @@ func TestDocumentListsAllMetrics(t *testing.T) {
 	for _, r := range []struct {
 		role string
 		reg  *prometheus.Registry
-	}{{"gateway", f.gateway.reg}, {"gateway", front}, {"gateway", door}, {"gateway", page}, {"encoder", f.encoders[0].reg}, {"encoder", clustered}, {"prefill", clustered}, {"encoder", modelled}, {"prefill", f.prefill.reg}, {"store", f.storeReg}, {"encoder", traced}, {"gateway", traced}, {"prefill", traced}} {
+	}{{"gateway", f.gateway.reg}, {"gateway", front}, {"gateway", door}, {"gateway", page}, {"encoder", f.encoders[0].reg}, {"encoder", clustered}, {"prefill", clustered}, {"encoder", modelled}, {"prefill", f.prefill.reg}, {"store", f.storeReg}, {"gateway", relaying}, {"gateway", clustered}, {"encoder", traced}, {"gateway", traced}, {"prefill", traced}} {
 		for _, row := range seriesOf(t, r.reg) {
 			if !slices.Contains(roles[row], r.role) {
 				roles[row] = append(roles[row], r.role)
@@ -82,6 +89,23 @@ func TestDocumentListsAllMetrics(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("%s differs from what is registered (-want +got):\n%s\nThe rows are:\n%s", document, d, strings.Join(want, "\n"))
 	}
+}
+
+// relaySeries is what a gateway has with relay.enabled.
+func relaySeries(t *testing.T) *prometheus.Registry {
+	t.Helper()
+	a := must[*arena.Arena](t)(arena.New(arena.Config{Name: "series", Bytes: 1 << 20}))
+	reg := prometheus.NewRegistry()
+	r := must[*relay.Relay](t)(relay.New(relay.Config{
+		Arena: a, State: filepath.Join(t.TempDir(), "relay.json"), Metrics: reg, Logger: quiet,
+		Namespace: embedding.Namespace{Model: "m", Encoder: "e", DType: embedding.BFloat16, Protocol: embedding.V3},
+	}))
+	guard := must[*store.Guard](t)(store.NewGuard(store.GuardConfig{Store: &mooncake.Client{}}))
+	reg.MustRegister(guard.Collectors()...)
+	if err := errors.Join(r.Close(), a.Close()); err != nil {
+		t.Error(err)
+	}
+	return reg
 }
 
 // seriesOf describes the project's series of a registry, each as a row with %s for the role.

@@ -31,6 +31,8 @@ type history struct {
 	cause     error // why
 	retries   int   // after a 500 of decode
 	failovers int
+	relayed   bool // images were brought in the latest attempt
+	noRelay   bool // none are any more: an attempt with some has failed
 }
 
 // again files why an attempt failed and says whether another may succeed. Decode answers 500 when an embedding
@@ -42,6 +44,10 @@ func (h *history) again(err error, cfg Config) bool {
 		return false
 	}
 	h.stage, h.cause = c.stage, err
+	if h.relayed && c.status == http.StatusInternalServerError {
+		h.noRelay = true // no fault of the relay is to be one of the request
+		return true
+	}
 	if c.stage == stageDecode && c.status == http.StatusInternalServerError {
 		h.retries++
 		return h.retries <= cfg.DecodeRetries
@@ -101,15 +107,23 @@ func (f *Front) attempt(ctx context.Context, req *request, out *proxy.Reply, pas
 		return err
 	}
 	past.kept = w
-	ed := openai.Edit{Drop: handles}
-	if len(req.media) > 0 {
-		enc, err := f.encode(ctx, req, w.consumer)
-		if err != nil {
-			return err
-		}
-		req.stage("encode")
-		ed = decodeEdit(req.env, req.media, enc.reports, enc.handed, !f.cfg.NoRewrite)
+	if len(req.media) == 0 {
+		return f.complete(ctx, req, out, w, openai.Edit{Drop: handles}, func() {})
 	}
+	b := f.bring(ctx, req, w.consumer, past)
+	enc, err := f.encode(ctx, req, w.consumer, b)
+	if err == nil {
+		req.stage("encode")
+		ed := decodeEdit(req.env, req.media, enc.reports, enc.handed, !f.cfg.NoRewrite)
+		err = f.complete(ctx, req, out, w, ed, func() { f.learn(req, enc, b) })
+	}
+	b.End(err == nil)
+	return err
+}
+
+// complete has the prompt prefilled, if that is a worker's of its own, and decoded. begun is called when the answer
+// begins.
+func (f *Front) complete(ctx context.Context, req *request, out *proxy.Reply, w *way, ed openai.Edit, begun func()) error {
 	if len(req.salt) > 0 { // prompts of tenants share no beginnings either
 		ed.Set = append(ed.Set, openai.Field{Name: "cache_salt", Value: openai.AppendString(nil, hex.EncodeToString(req.salt))})
 	}
@@ -123,7 +137,7 @@ func (f *Front) attempt(ctx context.Context, req *request, out *proxy.Reply, pas
 		}
 		req.stage("prefill")
 	}
-	return f.decode(ctx, req, out, w, ed)
+	return f.decode(ctx, req, out, w, ed, begun)
 }
 
 // prefill has the prompt prefilled and returns where decode finds it, nil if the worker does not say.
@@ -148,7 +162,7 @@ func (f *Front) prefill(ctx context.Context, req *request, w *way, ed openai.Edi
 }
 
 // decode sends the request to its last worker and passes the answer on.
-func (f *Front) decode(ctx context.Context, req *request, out *proxy.Reply, w *way, ed openai.Edit) (err error) {
+func (f *Front) decode(ctx context.Context, req *request, out *proxy.Reply, w *way, ed openai.Edit, begun func()) (err error) {
 	whole := ctx
 	ctx, span := f.cfg.Tracer.Start(whole, string(stageDecode), tracing.Client)
 	span.Set("worker", w.decode.URL)
@@ -167,6 +181,7 @@ func (f *Front) decode(ctx context.Context, req *request, out *proxy.Reply, w *w
 		c.end(saidBy(err))
 		return err
 	}
+	begun()
 	req.stage("first_byte")
 	f.metrics.FirstByte(req.start)
 	span.End()

@@ -13,6 +13,7 @@ type medium struct {
 	content string
 	// cover stands in the place of the client's name where the medium goes on unnamed otherwise; "" leaves that.
 	cover string
+	file  []byte // what was fetched; nil if the client sent it
 }
 
 // passedOn are the members of a client's body that change what an Encoder makes of its media, in the order in

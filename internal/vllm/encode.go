@@ -14,14 +14,18 @@ import (
 
 	"afterimage/internal/openai"
 	"afterimage/internal/proxy"
+	"afterimage/internal/vllm/relay"
 )
 
 // grouped puts the media of a request together by Encoder: images that go to one Encoder share calls of at
-// most limit (0: any number), every other medium has a call of its own.
+// most limit (0: any number), every other medium has a call of its own. Media without an Encoder are left out.
 func grouped(e *openai.Envelope, to []*entry, limit int) []group {
 	var groups []group
 	open := map[*entry]int{} // the group that takes more images
 	for i, m := range e.Media {
+		if to[i] == nil {
+			continue
+		}
 		if m.Kind != "image_url" {
 			groups = append(groups, group{encoder: to[i], items: []int{i}})
 			continue
@@ -43,15 +47,11 @@ type encoded struct {
 	handed  handed
 }
 
-// encode has every media part encoded, and pushed to consumer unless that is "".
-func (f *Front) encode(ctx context.Context, req *request, consumer string) (encoded, error) {
-	names := make([]string, len(req.media))
-	for i := range req.media {
-		names[i] = req.name(i)
-	}
-	to := f.reg.assign(names, f.cfg.Routing, shunned{}, time.Now())
-	if to == nil {
-		return encoded{}, missing(Encode)
+// encode has every media part encoded that was not brought, and pushed to consumer unless that is "".
+func (f *Front) encode(ctx context.Context, req *request, consumer string, b *relay.Batch) (encoded, error) {
+	to, err := f.encoders(req, b)
+	if err != nil {
+		return encoded{}, err
 	}
 	groups := grouped(req.env, to, f.cfg.MaxBatch)
 	answers := make([][]byte, len(groups))
@@ -66,12 +66,36 @@ func (f *Front) encode(ctx context.Context, req *request, consumer string) (enco
 		return encoded{}, err
 	}
 	out := encoded{reports: make([]report, len(req.media))}
+	out.reportBrought(b)
 	for n, g := range groups {
 		if err := f.file(&out, req, g, answers[n], consumer != ""); err != nil {
 			return encoded{}, err
 		}
 	}
 	return out, nil
+}
+
+// encoders returns the Encoder of each media part, nil for what was brought.
+func (f *Front) encoders(req *request, b *relay.Batch) ([]*entry, error) {
+	var names []string
+	var at []int
+	for i := range req.media {
+		if !brought(b, i) {
+			names, at = append(names, req.name(i)), append(at, i)
+		}
+	}
+	to := make([]*entry, len(req.media))
+	if len(at) == 0 {
+		return to, nil
+	}
+	chosen := f.reg.assign(names, f.cfg.Routing, shunned{}, time.Now())
+	if chosen == nil {
+		return nil, missing(Encode)
+	}
+	for n, i := range at {
+		to[i] = chosen[n]
+	}
+	return to, nil
 }
 
 // encodeGroup makes one encode call, on other Encoders too if it does not come to an answer.

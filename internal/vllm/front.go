@@ -15,6 +15,7 @@ import (
 	"afterimage/internal/media"
 	"afterimage/internal/proxy"
 	"afterimage/internal/tracing"
+	"afterimage/internal/vllm/relay"
 )
 
 // Config wires a Front.
@@ -51,6 +52,10 @@ type Config struct {
 	Fetcher       *media.Fetcher
 	MaxFetchBytes int64 // of one request together
 
+	// Relay brings what the Store has to consumers, so that Encoders are not asked for it; nil leaves all to them. It
+	// is the caller's to close.
+	Relay *relay.Relay
+
 	WriteTimeout time.Duration // of each write to the client
 	LogRequests  bool
 	Tracer       *tracing.Tracer // nil records no spans
@@ -65,6 +70,7 @@ type Front struct {
 	client   *http.Client
 	held     *held
 	names    *names
+	sizes    sizes
 	metrics  *metrics
 	statics  bool
 	probing  sync.WaitGroup

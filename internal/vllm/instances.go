@@ -114,9 +114,10 @@ func (f *Front) serveUnregister(w http.ResponseWriter, r *http.Request) {
 		openai.WriteError(w, err)
 		return
 	}
+	addresses := f.reg.addresses(at)
 	removed := f.reg.Unregister(at)
 	if removed {
-		f.held.forget(at)
+		f.gone(at, addresses)
 		f.cfg.Logger.Info("instance unregistered", "url", at)
 	}
 	f.metrics.roster(f.reg.Status())

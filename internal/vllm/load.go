@@ -42,7 +42,7 @@ func (f *Front) load(ctx context.Context, req *request) error {
 			if err != nil {
 				return partError(p.Path, err)
 			}
-			m.url = dataURL(file)
+			m.url, m.file = dataURL(file), file
 			if !f.cfg.NoRewrite {
 				m.content = nameOf(m.url[1], m.url[2])
 				m.uuid = p.UUID

@@ -22,7 +22,7 @@ func (f *Front) probeAll(ctx context.Context) {
 			evicted, back := f.reg.probed(e, healthy, time.Now())
 			switch {
 			case evicted:
-				f.held.forget(e.URL) // it may come back as another process
+				f.gone(e.URL, e.Addresses) // it may come back as another process
 				f.cfg.Logger.Warn("instance evicted", "role", e.Role, "url", e.URL, "probes", f.cfg.Registry.FailThreshold)
 			case back:
 				f.cfg.Logger.Info("instance is back", "role", e.Role, "url", e.URL)

@@ -149,6 +149,16 @@ func (r *Registry) Unregister(url string) bool {
 	return e != nil
 }
 
+// addresses returns where the instance of url takes embeddings.
+func (r *Registry) addresses(url string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.find(url); e != nil {
+		return e.Addresses
+	}
+	return nil
+}
+
 func (r *Registry) forget(e *entry) {
 	is := func(o *entry) bool { return o == e }
 	r.live, r.evicted = slices.DeleteFunc(r.live, is), slices.DeleteFunc(r.evicted, is)

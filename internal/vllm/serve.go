@@ -11,6 +11,7 @@ import (
 	"afterimage/internal/openai"
 	"afterimage/internal/proxy"
 	"afterimage/internal/tracing"
+	"afterimage/internal/vllm/relay"
 )
 
 // request is one client's call on its way through the front.
@@ -28,6 +29,9 @@ type request struct {
 	in     int64 // bytes of the body
 	stages []any // for the log: name, milliseconds, …
 	shown  []any // parameters for the log
+
+	pictures []relay.Picture // media as the relay sees them; nil until they are needed
+	relayed  int             // media that it brought in the latest attempt
 }
 
 // stage notes that a stage is done.
@@ -149,6 +153,9 @@ func (f *Front) log(req *request, out *proxy.Reply, status int, err error) strin
 	l := proxy.Line{Request: req.id, Path: req.path, Model: req.model, Tenant: req.pass.Tenant(), Status: status, In: req.in, More: req.stages}
 	if len(req.media) > 0 {
 		l.More = append(l.More, "media", len(req.media))
+		if f.cfg.Relay != nil {
+			l.More = append(l.More, "relayed", req.relayed)
+		}
 	}
 	l.More = append(l.More, req.shown...)
 	if err != nil && status != proxy.StatusLeft {

@@ -89,6 +89,10 @@ type item struct {
 func (r *Relay) Bring(ctx context.Context, at string, pictures []Picture) *Batch {
 	start := time.Now()
 	b := &Batch{Items: make([]Brought, len(pictures)), r: r, consumer: at}
+	if !r.begin() {
+		return b
+	}
+	defer r.calls.Done()
 	items := r.plan(pictures, b)
 	r.read(ctx, items)
 	r.deliver(ctx, at, items, b)
@@ -235,7 +239,11 @@ func (b *Batch) End(ok bool) {
 		free()
 		return
 	}
-	b.r.bg.Go(func() {
+	if !b.r.begin() {
+		return // a successor does it
+	}
+	go func() {
+		defer b.r.calls.Done()
 		var transfers []string
 		for _, id := range ids {
 			transfers = append(transfers, id.Text)
@@ -248,7 +256,7 @@ func (b *Batch) End(ok bool) {
 		for _, id := range ids {
 			b.r.forgetLater(id)
 		}
-	})
+	}()
 }
 
 // keep leaves id to whoever tells its consumer that it is given up, at the latest a successor.

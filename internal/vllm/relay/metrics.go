@@ -4,8 +4,6 @@ package relay
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-
-	"afterimage/internal/arena"
 )
 
 type metrics struct {
@@ -13,11 +11,9 @@ type metrics struct {
 	bytes   prometheus.Counter
 	seconds prometheus.Histogram
 	sums    prometheus.Counter
-	memory  prometheus.GaugeFunc
-	limit   prometheus.GaugeFunc
 }
 
-func newMetrics(r prometheus.Registerer, a *arena.Arena) *metrics {
+func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		items: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "afterimage_relay_items_total",
@@ -33,22 +29,10 @@ func newMetrics(r prometheus.Registerer, a *arena.Arena) *metrics {
 		sums: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "afterimage_relay_sum_failures_total", Help: "Sums of objects that could not be stored, and corrupt objects that could not be removed.",
 		}),
-		memory: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "afterimage_relay_memory_bytes", Help: "Memory of the relay that is in use.",
-		}, func() float64 { st := a.Stats(); return float64(st.Reserved + st.Committed + st.Quarantined) }),
-		limit: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "afterimage_relay_memory_limit_bytes", Help: "Memory of the relay.",
-		}, func() float64 { return float64(a.Stats().Capacity) }),
 	}
-	r.MustRegister(m.items, m.bytes, m.seconds, m.sums, m.memory, m.limit)
+	r.MustRegister(m.items, m.bytes, m.seconds, m.sums)
 	for _, x := range results {
 		m.items.WithLabelValues(string(x))
 	}
 	return m
-}
-
-// unregister takes back what reads the arena, which closes next.
-func (m *metrics) unregister(r prometheus.Registerer) {
-	r.Unregister(m.memory)
-	r.Unregister(m.limit)
 }

@@ -23,6 +23,7 @@ import (
 type Consumers interface {
 	Deliver(ctx context.Context, address string, items []consumer.Item) []consumer.Outcome
 	Abandon(ctx context.Context, address string, transfers []string) error
+	Forget(address string)
 }
 
 // Config wires a Relay. Zero values mean the default, which a field names; the others are required.
@@ -53,6 +54,21 @@ type Relay struct {
 	stop context.CancelFunc
 	bg   sync.WaitGroup
 	save chan struct{} // what was learned is to be written down
+
+	mu     sync.Mutex // guards what follows
+	closed bool       // nothing begins any more
+	calls  sync.WaitGroup
+}
+
+// begin begins a call that Close waits for; false after Close.
+func (r *Relay) begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.calls.Add(1)
+	return true
 }
 
 // Why a picture is not brought, besides the errors of Store and consumer.
@@ -77,7 +93,8 @@ func New(cfg Config) (*Relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("relay: state: %w", err)
 	}
-	r := &Relay{cfg: cfg, ids: newIDs(file, s), metrics: newMetrics(cfg.Metrics, cfg.Arena), save: make(chan struct{}, 1)}
+	r := &Relay{cfg: cfg, ids: newIDs(file, s), metrics: newMetrics(cfg.Metrics), save: make(chan struct{}, 1)}
+	cfg.Metrics.MustRegister(cfg.Arena.Collector())
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.reader = newReader(&r.cfg, &r.learned, r.metrics)
 	r.reader.found = r.saveSoon
@@ -94,12 +111,15 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// Close waits for what is under way and writes down what was learned. No Bring may be in progress.
+// Close waits for what is under way and writes down what was learned. What begins later is left to Encoders.
 func (r *Relay) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.calls.Wait()
 	r.stop()
 	r.bg.Wait()
 	r.reader.bg.Wait()
-	r.metrics.unregister(r.cfg.Metrics)
 	return r.ids.close()
 }
 
@@ -130,6 +150,9 @@ func (r *Relay) bury(l left, at string) {
 		}
 	}
 }
+
+// Forget drops the connections to a consumer, which is gone or another process.
+func (r *Relay) Forget(address string) { r.cfg.Consumers.Forget(address) }
 
 // Learn files what an Encoder reported of a picture: the engine's name for it, and its grid. It is called after a worker
 // has answered the request with the embedding that this Encoder made.

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"net"
+	"strconv"
+	"strings"
+)
+
+// Relay has a gateway before vLLM workers bring what the Mooncake Store has to them, without their Encoders.
+type Relay struct {
+	Enabled     bool   `toml:"enabled" key:"relay.enabled" name:"relay" help:"Bring images whose embeddings are in the Mooncake Store to the workers that prefill, so that no Encoder is asked. The workers take embeddings with ECMooncakeConnector over TCP, the Encoders share theirs with cross_encoder_cache."`
+	Model       string `toml:"model" key:"relay.model" name:"relay-model" placeholder:"PATH" help:"The model path or name in the Encoders' Store keys: embedding_model_identity, or else what vLLM is given as its model."`
+	Revision    string `toml:"revision" key:"relay.revision" name:"relay-revision" placeholder:"TEXT" help:"The model's revision in them; empty if vLLM is given none."`
+	Prefix      string `toml:"prefix" key:"relay.prefix" name:"relay-prefix" placeholder:"TEXT" help:"The Encoders' embedding_cache_prefix."`
+	Encoder     string `toml:"encoder" key:"relay.encoder" name:"relay-encoder" placeholder:"TEXT" help:"The encoder field of their keys, a hash of vLLM's settings for the multimodal encoder. The default is that of a vLLM that sets none."`
+	DType       string `toml:"dtype" key:"relay.dtype" name:"relay-dtype" placeholder:"DTYPE" help:"vLLM's model dtype: bfloat16, float16 or float32."`
+	MemoryBytes Bytes  `toml:"memory_bytes" key:"relay.memory_bytes" name:"relay-memory-bytes" placeholder:"SIZE" help:"Memory for the embeddings that are on their way. What finds no room goes to Encoders; one that is larger than a quarter of it always does."`
+	State       string `toml:"state" key:"relay.state" name:"relay-state" placeholder:"FILE" help:"File in which is written down what the next gateway has to give up if this one is killed, and what was learned of pictures. Each gateway needs its own. Empty: relay-PORT.json in the user's state folder."`
+}
+
+// minRelayArena holds a few embeddings of large pictures.
+const minRelayArena = 16 * MiB
+
+// relay checks the way from the Store to vLLM workers.
+func (c *checker) relay(v *VLLM) {
+	r := &c.l.Config.Relay
+	if !r.Enabled {
+		return
+	}
+	switch {
+	case v.NoRewrite:
+		c.fault("relay.enabled", "decode workers that get images as they are encode them for themselves; leave it or vllm.no_rewrite out")
+	case !v.DynamicRegistration && len(v.ECConsumerZMQAddrs) == 0:
+		c.fault("relay.enabled", "no worker has a control address to bring embeddings to; name them in vllm.ec_consumer_zmq_addrs")
+	}
+	for _, a := range v.ECConsumerZMQAddrs {
+		host, port, err := net.SplitHostPort(strings.TrimPrefix(a, "tcp://"))
+		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || host == "" || bad != nil || n == 0 {
+			c.fault("vllm.ec_consumer_zmq_addrs", "%q cannot be called by the relay; write tcp://HOST:PORT", a)
+		}
+	}
+	if r.Model == "" {
+		c.fault("relay.model", "missing; name the model as in the keys of the Store, which 'afterimage store ls' shows behind @model:")
+	}
+	if r.Encoder == "" {
+		c.fault("relay.encoder", "missing; leave the key out for the default, or take what 'afterimage store ls' shows behind @encoder:")
+	}
+	c.oneOf("relay.dtype", r.DType, "bfloat16", "float16", "float32")
+	c.atLeast("relay.memory_bytes", int64(r.MemoryBytes), int64(minRelayArena), "")
+	c.cluster()
+}
