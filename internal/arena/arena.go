@@ -73,7 +73,7 @@ func New(cfg Config) (*Arena, error) {
 		return nil, fmt.Errorf("arena: map %d bytes: %w", capacity, err)
 	}
 	a := &Arena{cfg: cfg, region: r, st: Stats{Capacity: capacity}, quarantine: make(map[Token]quarantined)}
-	a.free.put(0, capacity)
+	a.free.reset(capacity)
 	return a, nil
 }
 
@@ -136,23 +136,37 @@ func (a *Arena) close(detach bool) error {
 	return a.region.close()
 }
 
-// giveBack returns [off, off+size) to the free list and takes it off the counter that held it.
-func (a *Arena) giveBack(off, size int64, committed, whole bool) {
+// giveBack returns a range to the free list and takes it off the counter that held it.
+func (a *Arena) giveBack(b *Buf) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if committed {
-		a.st.Committed -= size
+	if b.committed.Load() {
+		a.st.Committed -= b.size
 	} else {
-		a.st.Reserved -= size
+		a.st.Reserved -= b.size
 	}
-	if whole {
-		a.ranges--
-	}
+	a.ranges--
+	a.poisonLocked(b.off, b.size)
+	a.free.put(b.span)
+	a.wakeLocked()
+}
+
+// shorten gives back what a range that is not committed has beyond its first keep bytes.
+func (a *Arena) shorten(b *Buf, keep int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	tail := b.size - keep
+	b.size = keep
+	a.st.Reserved -= tail
+	a.poisonLocked(b.off+keep, tail)
+	a.free.shrink(b.span, keep)
+	a.wakeLocked()
+}
+
+func (a *Arena) poisonLocked(off, size int64) {
 	if !a.unmapped {
 		a.debug.poison(a.region.mem, off, size)
 	}
-	a.free.put(off, size)
-	a.wakeLocked()
 }
 
 func (a *Arena) wakeLocked() {

@@ -210,26 +210,6 @@ func TestMisusePanics(t *testing.T) {
 	f("Truncate to 65", func(b *Buf) { b.Truncate(65) })
 }
 
-func TestFreeTwicePanics(t *testing.T) {
-	f := func(off, n int64) {
-		t.Helper()
-		var l freeList
-		l.put(128, 128)
-		defer func() {
-			t.Helper()
-			if recover() == nil {
-				t.Errorf("[%d, %d) is free twice", off, off+n)
-			}
-		}()
-		l.put(off, n)
-	}
-	f(128, 128)
-	f(64, 128)
-	f(192, 128)
-	f(0, 512)
-	f(150, 10)
-}
-
 func TestClose(t *testing.T) {
 	a, err := New(Config{Name: "test", Bytes: 64 * mib})
 	if err != nil {

@@ -15,6 +15,7 @@ type Buf struct {
 	off       int64
 	size      int64  // what the range takes in the arena, a multiple of align
 	mem       []byte // what the holder asked for
+	span      int32  // in a.free
 	refs      atomic.Int32
 	committed atomic.Bool
 	isolated  atomic.Bool // was quarantined
@@ -57,9 +58,7 @@ func (b *Buf) Truncate(n int) {
 	}
 	b.mem = b.mem[:n:n]
 	if keep := roundUp(int64(n)); keep < b.size {
-		tail := b.size - keep
-		b.size = keep
-		b.a.giveBack(b.off+keep, tail, false, false)
+		b.a.shorten(b, keep)
 	}
 }
 
@@ -102,7 +101,7 @@ func (b *Buf) Release() {
 		return
 	}
 	b.a.debug.drop(b)
-	b.a.giveBack(b.off, b.size, b.committed.Load(), true)
+	b.a.giveBack(b)
 }
 
 // count adds d to the references and returns their number. A range without references stays so, even

@@ -18,9 +18,8 @@
 //
 // # Concurrency
 //
-// All methods may be called from any goroutine. One mutex guards the free list; it is held for
-// O(log n) steps, n being the number of free ranges, and never during I/O or while another lock is
-// taken. Reference counts are atomic.
+// All methods may be called from any goroutine. One mutex guards the free list; it is held for some tens
+// of steps, and never during I/O or while another lock is taken. Reference counts are atomic.
 //
 // # Quarantine
 //
@@ -37,9 +36,9 @@
 //
 // # Allocation
 //
-// Ranges are whole multiples of 64 bytes, taken first-fit by address and merged with their free
-// neighbours when they come back. There are no size classes: memory freed as small ranges serves
-// large ones at once.
+// Ranges are whole multiples of 64 bytes. Free ones are found by size class, the lowest that is large
+// enough is taken, and ranges that come back are merged with their free neighbours: no memory is tied to
+// a class, so that what was freed as small ranges serves large ones at once.
 //
 // # Race detector
 //

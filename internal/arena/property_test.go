@@ -326,26 +326,46 @@ func (m *model) check(t *rapid.T) {
 	}
 }
 
-// checkFreeList checks order, gaps, heap order and maxima, and returns {offset, size} of all ranges.
+// checkFreeList checks that the spans tile the region, that free ones do not touch and are where their size
+// says, and returns {offset, size} of the free ones.
 func checkFreeList(t *rapid.T, f *freeList) [][2]int64 {
 	var spans [][2]int64
-	var walk func(i int32) int64
-	walk = func(i int32) int64 {
-		if i == 0 {
-			return 0
+	end, last, listed := int64(0), int32(0), 0
+	for i := first(f); i != 0; last, i = i, f.spans[i].next {
+		s := f.spans[i]
+		if s.off != end || s.size <= 0 || s.prev != last || s.free && f.spans[last].free {
+			t.Fatalf("span %+v behind %+v, which ends at %d", s, f.spans[last], end)
 		}
-		n := f.nodes[i]
-		left := walk(n.left)
-		if k := len(spans); k > 0 && spans[k-1][0]+spans[k-1][1] >= n.off {
-			t.Fatalf("free ranges %v and [%d, +%d) touch", spans[k-1], n.off, n.size)
+		if end += s.size; s.free {
+			spans = append(spans, [2]int64{s.off, s.size})
 		}
-		spans = append(spans, [2]int64{n.off, n.size})
-		right := walk(n.right)
-		if n.max != max(n.size, left, right) || f.nodes[n.left].prio > n.prio || f.nodes[n.right].prio > n.prio {
-			t.Fatalf("node [%d, +%d): max %d, children %d and %d, or priorities out of order", n.off, n.size, n.max, left, right)
-		}
-		return n.max
 	}
-	walk(f.root)
+	for row := range f.heads {
+		for col, i := range f.heads[row] {
+			if full := f.cols[row]>>col&1 != 0; full != (i != 0) || full && f.rows>>row&1 == 0 {
+				t.Fatalf("class %d, %d: first span %d, bits %#x and %#x", row, col, i, f.rows, f.cols[row])
+			}
+			for ahead := int32(0); i != 0; ahead, i = i, f.spans[i].after {
+				s := f.spans[i]
+				if r, c := classOf(s.size); r != row || c != col || !s.free || s.ahead != ahead {
+					t.Fatalf("class %d, %d has %+v behind %d", row, col, s, ahead)
+				}
+				listed++
+			}
+		}
+	}
+	if listed != len(spans) {
+		t.Fatalf("%d free spans, %d in lists", len(spans), listed)
+	}
 	return spans
+}
+
+// first returns the span at offset 0.
+func first(f *freeList) int32 {
+	for i, s := range f.spans {
+		if s.size > 0 && s.prev == 0 {
+			return int32(i)
+		}
+	}
+	return 0
 }

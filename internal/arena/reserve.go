@@ -43,7 +43,7 @@ func (a *Arena) ReserveAll(sizes []int) ([]*Buf, error) {
 		b, err := a.takeLocked(n)
 		if err != nil {
 			for _, b := range out {
-				a.free.put(b.off, b.size)
+				a.free.put(b.span)
 			}
 			return nil, err
 		}
@@ -69,12 +69,12 @@ func (a *Arena) checkReserve(n int, others int64) error {
 // takeLocked cuts n bytes out of what is free. They count for nothing before handOutLocked.
 func (a *Arena) takeLocked(n int) (*Buf, error) {
 	size := roundUp(int64(n))
-	off, ok := a.free.take(size)
+	span, off, ok := a.free.take(size)
 	if !ok {
 		return nil, fmt.Errorf("%w: %d bytes wanted, %d of %d in use, largest free range %d",
 			ErrFull, n, a.st.inUse(), a.st.Capacity, a.free.largest())
 	}
-	return &Buf{a: a, off: off, size: size, mem: a.region.mem[off : off+int64(n) : off+int64(n)]}, nil
+	return &Buf{a: a, off: off, size: size, span: span, mem: a.region.mem[off : off+int64(n) : off+int64(n)]}, nil
 }
 
 // handOutLocked makes the caller of Reserve the owner of b.
