@@ -29,7 +29,9 @@ func (n *nothing) Exists(_ context.Context, keys []embedding.Key) ([]store.State
 	return n.states[:len(keys)], nil
 }
 
-func (n *nothing) Capabilities() store.Capabilities { return store.Capabilities{Lends: n.lends} }
+func (n *nothing) Capabilities() store.Capabilities {
+	return store.Capabilities{Lends: n.lends, Unsized: true}
+}
 
 // NoneStored is what a lender knows by itself.
 func (n *nothing) NoneStored([]embedding.Key) bool { return n.lends }

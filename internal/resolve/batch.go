@@ -28,6 +28,7 @@ type batch struct {
 	byKey   map[embedding.Key]int
 	buffer  int64 // bytes that one read may take
 	loans   bool  // the Store lends what it has
+	unasked bool  // it was not asked what it has
 }
 
 // wanted is an item that the Store has.
@@ -43,7 +44,7 @@ func (b *batch) clear() {
 	clear(b.wanted)
 	clear(b.byKey)
 	b.leader, b.missing, b.keys, b.wanted, b.wrong = b.leader[:0], b.missing[:0], b.keys[:0], b.wanted[:0], nil
-	b.loans = false
+	b.loans, b.unasked = false, false
 }
 
 // scanned is how many items are compared with each other; beyond, a map is faster.
@@ -111,11 +112,15 @@ func (b *batch) excluded() bool {
 	return true
 }
 
-// ask finds out which items the Store has, in one question.
+// ask finds out which items the Store has, in one question, or has all of them read where it likely has them.
 func (b *batch) ask(ctx context.Context) {
 	b.buffer = b.r.cfg.ReadBufferBytes
 	if b.loans {
 		b.buffer = math.MaxInt64 // a loan takes no memory of ours, which the read buffer bounds
+	}
+	if b.unasked = b.expected(); b.unasked {
+		b.planAll()
+		return
 	}
 	states, err := b.r.cfg.Store.Exists(ctx, b.keys)
 	if err != nil {
@@ -128,6 +133,15 @@ func (b *batch) ask(ctx context.Context) {
 		if !states[n].Present {
 			b.results[i].Reason = Absent
 		} else if w, ok := b.plan(i, states[n].Bytes); ok {
+			b.wanted = append(b.wanted, w)
+		}
+	}
+}
+
+// planAll plans to read everything, there or not.
+func (b *batch) planAll() {
+	for _, i := range b.missing {
+		if w, ok := b.plan(i, 0); ok {
 			b.wanted = append(b.wanted, w)
 		}
 	}

@@ -86,6 +86,7 @@ type Metrics struct {
 	localDropped prometheus.Counter
 	hedged       prometheus.Counter
 	hedgeWon     prometheus.Counter
+	unasked      prometheus.Counter
 	reading      prometheus.Gauge
 	maxReading   prometheus.Gauge
 }
@@ -103,6 +104,7 @@ func NewMetrics() *Metrics {
 		localDropped: counter("local_dropped_total", "Entries of the local cache dropped because they broke the contract of their reader."),
 		hedged:       counter("hedged_total", "Items encoded as well because their read was late."),
 		hedgeWon:     counter("hedge_won_total", "Items whose encode was faster than their late read."),
+		unasked:      counter("unasked_total", "Lookups that read from the Store without a question before, since those before found something."),
 		reading:      gauge("reading_bytes", "Bytes of memory that reads of the Store take up; those on loan take none."),
 		maxReading:   gauge("reading_limit_bytes", "Most bytes of memory that reads take up; more wait for their turn."),
 	}
@@ -135,7 +137,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCo
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.items.Collect(ch)
-	for _, c := range []prometheus.Collector{m.bytes, m.localDropped, m.hedged, m.hedgeWon, m.reading, m.maxReading} {
+	for _, c := range []prometheus.Collector{m.bytes, m.localDropped, m.hedged, m.hedgeWon, m.unasked, m.reading, m.maxReading} {
 		c.Collect(ch)
 	}
 }

@@ -130,6 +130,9 @@ func (b *batch) drop(i int, err error) {
 // fail marks an item that the Store did not give.
 func (b *batch) fail(i int, err error) {
 	b.results[i] = Result{Reason: reasonOf(err), Err: err}
+	if b.unasked && b.results[i].Reason == Absent {
+		b.results[i].Err = nil // it was never said to be there
+	}
 	if r := b.results[i].Reason; r != Absent && r != NoMemory && r != Expired && r != Distrusted {
 		b.fault = err
 	}

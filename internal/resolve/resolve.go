@@ -4,7 +4,8 @@
 // this process, then in the shared Store.
 //
 // A Resolve asks the cache for each item, the Store once for all that are left, and reads what is
-// there in batches bounded in bytes; loans take no memory and are not bounded. Every object that comes
+// there in batches bounded in bytes; loans take no memory and are not bounded. A Store that does not tell
+// sizes is not asked while it has what is looked for (expectation). Every object that comes
 // from the Store is checked against the key and the contract of its item, so a wrong one is a miss of
 // that item alone; it is counted by reason and removed from the Store, so that the right one can take
 // its place.
@@ -103,6 +104,7 @@ type Resolver struct {
 	reading    *semaphore.Weighted // of ReadBufferBytes
 	overtime   *overtime           // of Timeout
 	failing    atomic.Bool         // the last Store call failed; for the log
+	expects    expectation         // that the Store has what is looked for
 	skipped    atomic.Uint64       // reads left out by ReadOrRecompute
 	background sync.WaitGroup      // losers of hedges
 }
@@ -245,6 +247,7 @@ func (r *Resolver) fromStore(ctx context.Context, b *batch) {
 		b.read(ctx, ws[:n])
 		ws = ws[n:]
 	}
+	b.learn()
 	if len(b.wrong) > 0 && !r.cfg.KeepWrong {
 		if err := r.cfg.Store.Remove(ctx, b.wrong); err != nil {
 			r.cfg.Logger.Warn("resolve: wrong objects stay in the Store", "objects", len(b.wrong), "error", err)

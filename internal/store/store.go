@@ -85,6 +85,7 @@ type Capabilities struct {
 	Events  bool
 	Remote  bool  // reachable from other hosts
 	Lends   bool  // a Get gives memory of the Store's and costs the reader's arena nothing
+	Unsized bool  // Exists does not tell sizes
 	MaxPut  int64 // largest object in bytes; 0 is unlimited
 }
 

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"afterimage/internal/control"
+	"afterimage/internal/embedding"
+	"afterimage/internal/store"
+	"afterimage/internal/testkit"
+)
+
+// unsized is a Store that does not tell sizes.
+type unsized struct{ *testkit.FaultStore }
+
+func (u unsized) Capabilities() store.Capabilities {
+	c := u.FaultStore.Capabilities()
+	c.Unsized = true
+	return c
+}
+
+// newUnsized is a bench without a cache whose Store does not tell sizes; asked returns how many exists and get calls
+// came since it was called last.
+func newUnsized(t *testing.T) (b *bench, asked func() (exists, gets int)) {
+	b = newBench(t, embedding.V3, nil)
+	r, err := New(Config{Store: unsized{b.store}, Protocol: embedding.V3, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.r = r
+	e, g := 0, 0
+	return b, func() (int, int) {
+		t.Helper()
+		e0, g0 := e, g
+		e, g = b.store.Calls(testkit.Exists), b.store.Calls(testkit.Get)
+		return e - e0, g - g0
+	}
+}
+
+// Once lookups find something, the next read at once, what is absent included; one that finds nothing ends it.
+func TestExpectedIsNotAskedFor(t *testing.T) {
+	b, asked := newUnsized(t)
+	x, y := item("x", 3, 8), item("y", 5, 8)
+	b.plant(x, x, 1)
+	want := func(exists, gets int, what string) {
+		t.Helper()
+		if e, g := asked(); e != exists || g != gets {
+			t.Errorf("%s: %d exists and %d get calls, want %d and %d", what, e, g, exists, gets)
+		}
+	}
+	for range expectAfter {
+		b.hit(b.resolve(x)[0], x, control.SourceStore, 1)
+		want(1, 1, "nothing is expected yet")
+	}
+	rs := b.resolve(x, y)
+	b.hit(rs[0], x, control.SourceStore, 1)
+	b.miss(rs[1], Absent)
+	if rs[1].Err != nil {
+		t.Errorf("a plain miss has the error %v", rs[1].Err)
+	}
+	want(0, 1, "something is expected")
+	before := b.arena.Stats()
+	b.miss(b.resolve(y)[0], Absent)
+	want(0, 1, "something was expected")
+	if after := b.arena.Stats(); after.Reserved != before.Reserved || after.Committed != before.Committed {
+		t.Errorf("the arena is %+v after a read of nothing, was %+v", after, before)
+	}
+	for range 3 {
+		b.miss(b.resolve(y)[0], Absent)
+		want(1, 0, "nothing is expected any more")
+	}
+	if n := testutil.ToFloat64(b.r.Metrics().unasked); n != 2 {
+		t.Errorf("%v lookups counted as unasked, want 2", n)
+	}
+}
+
+// Wrong objects are noticed and dropped without a question, too.
+func TestExpectedIsChecked(t *testing.T) {
+	b, asked := newUnsized(t)
+	x, wrong := item("x", 3, 8), item("wrong", 3, 8)
+	b.plant(x, x, 1)
+	b.plant(wrong, item("other", 4, 8), 2)
+	for range expectAfter {
+		b.resolve(x)
+	}
+	asked()
+	rs := b.resolve(wrong, x)
+	if rs[0].Buf != nil || rs[0].Reason == Absent {
+		t.Errorf("a wrong object: %+v", rs[0])
+	}
+	b.hit(rs[1], x, control.SourceStore, 1)
+	if e, g := asked(); e != 0 || g != 1 {
+		t.Errorf("%d exists and %d get calls, want one get", e, g)
+	}
+}
+
+// A Store that tells sizes is always asked, and so is one for more than the question is worth. A fault changes
+// nothing of what is expected.
+func TestAskedAllTheSame(t *testing.T) {
+	b, asked := newUnsized(t)
+	x := item("x", 3, 8)
+	b.plant(x, x, 1)
+	for range expectAfter {
+		b.resolve(x)
+	}
+	b.store.Set(testkit.Get, testkit.Fault{Err: store.ErrUnavailable, Times: 1})
+	b.miss(b.resolve(x)[0], Unavailable)
+	asked()
+	b.hit(b.resolve(x)[0], x, control.SourceStore, 1)
+	if e, _ := asked(); e != 0 {
+		t.Errorf("%d exists calls after a fault, want none", e)
+	}
+	b.miss(b.resolve(item("large", expectBytes/32, 8))[0], Absent)
+	if e, g := asked(); e != 1 || g != 0 {
+		t.Errorf("%d exists and %d get calls for 8 MiB and a header, want one exists", e, g)
+	}
+	sized := newBench(t, embedding.V3, func(c *Config) { c.Cache = nil })
+	sized.plant(x, x, 1)
+	for range expectAfter + 1 {
+		sized.resolve(x)
+	}
+	if n := sized.store.Calls(testkit.Exists); n != expectAfter+1 {
+		t.Errorf("%d exists calls to a Store that tells sizes, want %d", n, expectAfter+1)
+	}
+}
