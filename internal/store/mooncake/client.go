@@ -34,6 +34,8 @@ type Client struct {
 	bg    sync.WaitGroup // the heart and what it starts
 	calls sync.WaitGroup // calls in progress; Add under mu
 
+	term atomic.Pointer[term] // by which calls that begin have to end; nil before the first
+
 	mute atomic.Bool // no heartbeats, for tests
 
 	turn    chan struct{} // held by whoever changes sessions; guards the fields below
@@ -119,7 +121,7 @@ func (c *Client) Err() error { return context.Cause(c.ctx) }
 
 // Capabilities implements store.Store.
 func (c *Client) Capabilities() store.Capabilities {
-	return store.Capabilities{Name: "mooncake", Remote: true, SoftPin: true}
+	return store.Capabilities{Name: "mooncake", Remote: true, SoftPin: true, Unsized: true}
 }
 
 // Events implements store.Store. A mooncake_client tells of no changes: see Watch.
@@ -217,19 +219,4 @@ func (c *Client) part(cause error) *link {
 		c.joined = make(chan struct{})
 	}
 	return l
-}
-
-// bound returns a context for one call: that of the caller, Config.CallTimeout, or the end of c.
-func (c *Client) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := timeout(ctx, c.cfg.CallTimeout)
-	stop := context.AfterFunc(c.ctx, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-	}
-}
-
-// timeout bounds a call by its ctx and d.
-func timeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, d, fmt.Errorf("no answer in %v: %w", d, context.DeadlineExceeded))
 }

@@ -22,7 +22,7 @@ type Config struct {
 	// makes 4, one for each thread of a mooncake_client with --threads=4: a PUT holds up whatever shares
 	// its thread.
 	ReadConns, WriteConns int
-	// CallTimeout bounds a call whose ctx allows more; 15 s. Calls to a stalled storage node end after
+	// CallTimeout bounds a call whose ctx allows more, which may take a sixteenth longer; 15 s. Calls to a stalled storage node end after
 	// MC_TCP_PROGRESS_TIMEOUT_SEC of mooncake_client, those to a dead master after 4.4 s.
 	CallTimeout time.Duration
 	// RegisterTimeout bounds the handing over of the arena; 45 s. The server answers after all

@@ -176,7 +176,9 @@ func TestConnectionEnds(t *testing.T) {
 		ended := make(chan error)
 		calls := 0
 		if watched {
-			c.watch()
+			if err := c.watch(); err != nil {
+				t.Fatal(err)
+			}
 		} else {
 			calls = 3
 		}

@@ -39,7 +39,8 @@
 // slow one never delays a ping. Calls take the connections and the session that are current when they
 // begin and keep them to their end: whoever replaces either never waits for calls, and calls that were
 // sent under a former session are refused by the server once its mapping is gone. Of those who wait for
-// answers on one connection, one reads for all.
+// answers on one connection, one reads for all, and blocks a thread meanwhile: there are no more of these than
+// connections.
 //
 // Locks, in the order in which they are taken: Client.turn (sessions change), Client.mu,
 // quarantine.mu, the arena's. Only turn is held during I/O, and

@@ -183,10 +183,10 @@ func (f *fake) answer(fn uint32, body []byte) (byte, []byte) {
 	case fnGet:
 		return 0, list(getReply, f.transfer(fn, newDecoder(body, getType), nil), 8)
 	case fnPut:
-		if layout == nil || binary.LittleEndian.Uint32(body)&^1 != layout.putType().code() {
+		if layout == nil || binary.LittleEndian.Uint32(body)&^1 != layout.args.code {
 			return rpcBadArguments, stringBody("layout")
 		}
-		return 0, list(putReply, f.transfer(fn, newDecoder(body, layout.putType()), layout), 0)
+		return 0, list(putReply, f.transfer(fn, newDecoder(body, layout.args), layout), 0)
 	}
 	return rpcUnknownFunction, stringBody("unknown function")
 }

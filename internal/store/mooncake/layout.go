@@ -7,7 +7,7 @@ package mooncake
 // or not.
 type putLayout struct {
 	release string // as findings and errors name it
-	config  typ
+	args    typ    // of the arguments of a PUT
 	write   func(e *encoder, pin bool)
 }
 
@@ -15,7 +15,7 @@ type putLayout struct {
 // call before it does anything (rpcBadArguments), so they can be tried in turn. 0.3.10 is known only
 // to be refused by name: its TCP reads block the pings of everybody.
 var putLayouts = []putLayout{
-	{"0.3.13", tuple(tU64, tU64, tU64, tU8, opt(tU64), tBool, vec(tStr), tStr, vec(tStr), tBool, tU8, tStr, opt(vec(tStr))),
+	{"0.3.13", putArgs(tU64, tU64, tU64, tU8, opt(tU64), tBool, vec(tStr), tStr, vec(tStr), tBool, tU8, tStr, opt(vec(tStr))),
 		func(e *encoder, pin bool) {
 			e.u64(1) // replica_num
 			e.u64(0) // nof_replica_num
@@ -31,14 +31,14 @@ var putLayouts = []putLayout{
 			e.str("")     // host_id
 			e.u8(0)       // group_ids: none
 		}},
-	{"0.3.12", tuple(tU64, tU64, tBool, tBool, vec(tStr), tStr, vec(tStr), tBool, tU8, tStr, opt(vec(tStr))),
+	{"0.3.12", putArgs(tU64, tU64, tBool, tBool, vec(tStr), tStr, vec(tStr), tBool, tU8, tStr, opt(vec(tStr))),
 		func(e *encoder, pin bool) {
 			writeLayout311(e, pin)
 			e.str("") // host_id
 			e.u8(0)   // group_ids: none
 		}},
-	{"0.3.11", tuple(tU64, tU64, tBool, tBool, vec(tStr), tStr, vec(tStr), tBool, tU8), writeLayout311},
-	{oldRelease, tuple(tU64, tBool, tBool, vec(tStr), tStr, tBool),
+	{"0.3.11", putArgs(tU64, tU64, tBool, tBool, vec(tStr), tStr, vec(tStr), tBool, tU8), writeLayout311},
+	{oldRelease, putArgs(tU64, tBool, tBool, vec(tStr), tStr, tBool),
 		func(e *encoder, pin bool) {
 			e.u64(1)      // replica_num
 			e.bool(pin)   // with_soft_pin
@@ -71,7 +71,7 @@ func writeLayout311(e *encoder, pin bool) {
 	e.u8(0)       // data_type: unknown
 }
 
-// putType is the type of the arguments of a PUT in this layout.
-func (l *putLayout) putType() typ {
-	return tuple(vec(tStr), vec(tU64), vec(tU64), l.config, tI32, tUUID)
+// putArgs is the type of the arguments of a PUT where the ReplicateConfig has these fields.
+func putArgs(config ...typ) typ {
+	return tuple(vec(tStr), vec(tU64), vec(tU64), tuple(config...), tI32, tUUID)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"sync/atomic"
 )
 
 // link is one generation of connections to one mooncake_client. When one of them fails, all of them
@@ -18,8 +17,6 @@ type link struct {
 	reads  []*conn // exists and gets, which the server serves side by side
 	writes []*conn // puts, removes, and what may wait long
 	pid    int     // of the process, set before the link is used; 0 when it cannot be watched
-
-	nextRead, nextWrite atomic.Uint32
 
 	once  sync.Once
 	down  chan struct{} // closed when a connection fails
@@ -39,7 +36,10 @@ func dialLink(ctx context.Context, cfg Config) (*link, error) {
 		switch {
 		case l.ping == nil:
 			l.ping = c
-			c.watch() // all connections end with the process at the other end
+			if err := c.watch(); err != nil { // all connections end with the process at the other end
+				l.close()
+				return nil, err
+			}
 		case len(l.reads) < cfg.ReadConns:
 			l.reads = append(l.reads, c)
 		default:
@@ -78,8 +78,20 @@ func (l *link) close() {
 	}
 }
 
-func (l *link) read() *conn  { return l.reads[int(l.nextRead.Add(1))%len(l.reads)] }
-func (l *link) write() *conn { return l.writes[int(l.nextWrite.Add(1))%len(l.writes)] }
+func (l *link) read() *conn  { return idlest(l.reads) }
+func (l *link) write() *conn { return idlest(l.writes) }
+
+// idlest returns the first of the connections on which the fewest calls run. In turns, each call would find the
+// server's thread, and what it needs, colder.
+func idlest(cs []*conn) *conn {
+	best, least := cs[0], cs[0].running.Load()
+	for _, c := range cs[1:] {
+		if n := c.running.Load(); n < least {
+			best, least = c, n
+		}
+	}
+	return best
+}
 
 // session is one identity of the arena at one mooncake_client.
 type session struct {

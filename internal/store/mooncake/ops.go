@@ -47,6 +47,9 @@ var (
 )
 
 var (
+	keysType   = vec(tStr)
+	removeType = tuple(tStr, tBool)          // key, force
+	mappedType = tuple(tU64, tUUID)          // address, id
 	pingType   = expected(tuple(tI64, tI32)) // view version, status
 	getType    = tuple(vec(tStr), vec(tU64), vec(tU64), tI32, tUUID)
 	existReply = vec(expected(tBool))
@@ -59,7 +62,7 @@ var (
 // encodeExist asks which keys are present.
 func encodeExist(keys []string) []byte {
 	longest, bytes := maxLen(keys)
-	e := newEncoder(vec(tStr), longest, bytes+8*len(keys))
+	e := newEncoder(keysType, longest, bytes+8*len(keys))
 	e.strs(keys)
 	return e.b
 }
@@ -78,7 +81,7 @@ func encodeGet(keys []string, at []place, id uuid) []byte {
 // encodePut asks for places to be stored, and evicted last where pin is set. Keys are distinct.
 func encodePut(l *putLayout, keys []string, at []place, id uuid, pin bool) []byte {
 	longest, bytes := maxLen(keys)
-	e := newEncoder(l.putType(), longest, bytes+24*len(keys)+128)
+	e := newEncoder(l.args, longest, bytes+24*len(keys)+128)
 	e.strs(keys)
 	e.places(at)
 	l.write(e, pin)
@@ -153,7 +156,7 @@ func (c *conn) exist(ctx context.Context, keys []string) ([]result, error) {
 // remove drops one key that nobody has a lease on; with force also one that somebody has, whose space may be
 // given away under readers.
 func (c *conn) remove(ctx context.Context, key string, force bool) (result, error) {
-	e := newEncoder(tuple(tStr, tBool), len(key), len(key)+8)
+	e := newEncoder(removeType, len(key), len(key)+8)
 	e.str(key)
 	e.bool(force)
 	return c.one(ctx, fnRemove, e.b, voidReply, asVoid)
@@ -167,7 +170,7 @@ func (c *conn) unmap(ctx context.Context, id uuid) (result, error) {
 
 // mapped asks whether id has a mapping at base.
 func (c *conn) mapped(ctx context.Context, base uint64, id uuid) (bool, error) {
-	e := newEncoder(tuple(tU64, tUUID), 0, 24)
+	e := newEncoder(mappedType, 0, 24)
 	e.u64(base)
 	e.uuid(id)
 	r, err := c.one(ctx, fnMapped, e.b, boolReply, asBool)

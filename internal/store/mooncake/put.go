@@ -28,7 +28,8 @@ type write struct {
 	buf  *arena.Buf
 	at   place
 	pin  bool
-	puts []int // indexes of the Puttings
+	puts []int  // indexes of the Puttings
+	one  [1]int // memory of puts; mostly it is one
 	err  error
 }
 
@@ -64,20 +65,19 @@ func (c *Client) PutAll(ctx context.Context, puts []store.Putting) []error {
 // object, where the first is to stay. What planPuts refuses it answers in errs.
 func (c *Client) planPuts(puts []store.Putting, errs []error) []*write {
 	ws := make([]*write, 0, len(puts))
-	byKey := make(map[embedding.Key]*write, len(puts))
+	var keys distinct
 	for i, p := range puts {
-		if w := byKey[p.Key]; w != nil {
-			w.puts = append(w.puts, i)
-			continue
-		}
 		w, err := c.planPut(p)
 		if err != nil {
 			errs[i] = err
 			continue
 		}
-		w.puts = []int{i}
-		byKey[p.Key] = w
-		ws = append(ws, w)
+		n, first := keys.number(p.Key)
+		if first {
+			w.puts = w.one[:0]
+			ws = append(ws, w)
+		}
+		ws[n].puts = append(ws[n].puts, i)
 	}
 	return ws
 }
@@ -168,10 +168,11 @@ func sortWrites(ws []*write, rs []result, try int) (again []*write) {
 
 // writeOnce makes the call.
 func (c *Client) writeOnce(ctx context.Context, l *link, s *session, ws []*write) ([]result, error) {
-	t := &transfer{fn: fnPut, reply: putReply, value: asVoid, class: putClass, l: l, s: s}
+	t := &transfer{fn: fnPut, reply: putReply, value: asVoid, class: putClass, l: l, s: s,
+		keys: make([]string, len(ws)), bufs: make([]*arena.Buf, len(ws))}
 	places := make([]place, len(ws))
 	for i, w := range ws {
-		t.keys, t.bufs, places[i] = append(t.keys, w.key), append(t.bufs, w.buf), w.at
+		t.keys[i], t.bufs[i], places[i] = w.key, w.buf, w.at
 	}
 	return c.move(ctx, t, l.write(), encodePut(l.layout, t.keys, places, s.id, ws[0].pin))
 }

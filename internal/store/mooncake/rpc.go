@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Frames of coro_rpc, little endian:
@@ -57,9 +59,11 @@ type reply struct {
 // get of 4 x 16 KiB 131 instead of 171; medians of three runs in turns on two busy cores). So nobody reads while
 // nobody waits, and a break is noticed by the next call, but on a connection that is watched.
 type conn struct {
-	nc     net.Conn
+	nc     *socket
 	broken func(error)
 	wg     sync.WaitGroup // the reader of a connection that is watched
+
+	running atomic.Int32 // calls without an answer, also those that nobody waits for
 
 	wmu sync.Mutex // held while a request is written
 
@@ -75,16 +79,19 @@ type conn struct {
 // dialConn connects. broken is called once, when the connection fails, before any call ends with it; it must not
 // use the connection.
 func dialConn(ctx context.Context, addr string, broken func(error)) (*conn, error) {
-	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	nc, err := dialSocket(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
 	return &conn{nc: nc, broken: broken, reading: make(chan struct{}, 1), in: newInbox(nc), wait: map[uint32]chan reply{}}, nil
 }
 
-// watch reads from here on until the connection fails.
-func (c *conn) watch() {
+// watch reads from here on until the connection fails. It is called before all else.
+func (c *conn) watch() error {
 	c.reading <- struct{}{}
+	if err := c.nc.limit(unix.SO_RCVTIMEO, 0); err != nil {
+		return err
+	}
 	c.wg.Go(func() {
 		for {
 			if err := c.readOne(); err != nil {
@@ -93,6 +100,7 @@ func (c *conn) watch() {
 			}
 		}
 	})
+	return nil
 }
 
 // close ends the connection and all calls on it, and waits for the reader.
@@ -112,6 +120,7 @@ func (c *conn) fail(err error) {
 	}
 	for seq, ch := range c.wait {
 		delete(c.wait, seq)
+		c.running.Add(-1)
 		ch <- reply{err: c.dead}
 	}
 }
@@ -127,6 +136,7 @@ func (c *conn) readOne() error {
 	delete(c.wait, seq)
 	c.mu.Unlock()
 	if ch != nil {
+		c.running.Add(-1)
 		ch <- rep
 	}
 	return nil
@@ -146,29 +156,17 @@ func (c *conn) await(ctx context.Context, ch <-chan reply) (reply, error) {
 
 // readUntil reads until ch has its answer or ctx ends, and lets others read.
 func (c *conn) readUntil(ctx context.Context, ch <-chan reply) (reply, error) {
-	woken := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(woken)
-		_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // fails when it is closed, which wakes the reader too
-	})
-	defer func() {
-		if !stop() {
-			<-woken
-			_ = c.nc.SetReadDeadline(time.Time{})
-		}
-		<-c.reading
-	}()
+	defer func() { <-c.reading }()
 	for {
 		select {
 		case rep := <-ch:
 			return rep, nil
 		default:
 		}
-		switch err := c.readOne(); {
-		case err == nil:
-		case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return reply{}, context.Cause(ctx)
-		default:
+		}
+		if err := c.readOne(); err != nil && !errors.Is(err, unix.EAGAIN) {
 			c.fail(err) // which answers ch
 		}
 	}
@@ -186,6 +184,7 @@ func (c *conn) send(function uint32, body []byte) (<-chan reply, error) {
 	c.seq++ // wraps after 4 billion calls, when the first is long answered
 	seq := c.seq
 	c.wait[seq] = ch
+	c.running.Add(1)
 	c.mu.Unlock()
 
 	m := make([]byte, rpcRequestBytes, rpcRequestBytes+len(body))
@@ -196,10 +195,7 @@ func (c *conn) send(function uint32, body []byte) (<-chan reply, error) {
 	m = append(m, body...)
 
 	c.wmu.Lock()
-	err := c.nc.SetWriteDeadline(time.Now().Add(writeTimeout))
-	if err == nil {
-		_, err = c.nc.Write(m)
-	}
+	_, err := c.nc.Write(m)
 	c.wmu.Unlock()
 	if err != nil {
 		c.fail(err) // a part of the request may be out: nothing can follow it

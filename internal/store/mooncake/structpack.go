@@ -9,39 +9,41 @@ import (
 	"fmt"
 )
 
-// typ is a struct_pack type literal: the bytes whose MD5 names a type on the wire.
-type typ string
+// typ is a type of struct_pack. They are made once, since a code takes longer to work out than a message to write.
+type typ struct {
+	literal string // the bytes whose MD5 names the type on the wire
+	code    uint32 // opens every value. Bit 0 is free to say that a meta byte follows
+}
 
-const (
-	tI32  typ = "\x01"
-	tI64  typ = "\x03"
-	tU64  typ = "\x04"
-	tU8   typ = "\x06"
-	tBool typ = "\x0b"
-	tVoid typ = "\xfa"
-	tStr  typ = "\x80\x0c"
+func newType(literal string) typ { return typ{literal, md5u32(literal) &^ 1} }
+
+var (
+	tI32  = newType("\x01")
+	tI64  = newType("\x03")
+	tU64  = newType("\x04")
+	tU8   = newType("\x06")
+	tBool = newType("\x0b")
+	tVoid = newType("\xfa")
+	tStr  = newType("\x80\x0c")
 	// tUUID is std::pair<u64, u64>. An aggregate that is copied as it is also states its size and
 	// alignment, which the two 0x89 stand for.
-	tUUID typ = "\xfd\x04\x04\x89\x89\xff"
+	tUUID = newType("\xfd\x04\x04\x89\x89\xff")
 )
 
-func vec(t typ) typ { return "\x84" + t }
-func opt(t typ) typ { return "\x85" + t }
+func vec(t typ) typ { return newType("\x84" + t.literal) }
+func opt(t typ) typ { return newType("\x85" + t.literal) }
 
 // expected is tl::expected<t, ErrorCode>; ErrorCode is an i32.
-func expected(t typ) typ { return "\x87" + t + tI32 }
+func expected(t typ) typ { return newType("\x87" + t.literal + tI32.literal) }
 
 // tuple is both std::tuple (the arguments of a call) and a reflected struct.
 func tuple(ts ...typ) typ {
-	s := typ("\xfd")
+	s := "\xfd"
 	for _, t := range ts {
-		s += t
+		s += t.literal
 	}
-	return s + "\xff"
+	return newType(s + "\xff")
 }
-
-// code is the u32 that opens every value of type t. Bit 0 is free to say that a meta byte follows.
-func (t typ) code() uint32 { return md5u32(string(t)) &^ 1 }
 
 func md5u32(s string) uint32 {
 	h := md5.Sum([]byte(s)) // a name for a type, not protection
@@ -70,10 +72,10 @@ func newEncoder(t typ, maxLen, room int) *encoder {
 		shift++
 	}
 	if e.width == 1 {
-		e.b = binary.LittleEndian.AppendUint32(e.b, t.code())
+		e.b = binary.LittleEndian.AppendUint32(e.b, t.code)
 		return e
 	}
-	e.b = binary.LittleEndian.AppendUint32(e.b, t.code()|1)
+	e.b = binary.LittleEndian.AppendUint32(e.b, t.code|1)
 	e.b = append(e.b, shift<<metaWidthShift)
 	return e
 }
@@ -131,8 +133,8 @@ type decoder struct {
 func newDecoder(b []byte, t typ) *decoder {
 	d := &decoder{b: b, width: 1}
 	c := d.u32()
-	if d.err == nil && c&^1 != t.code() {
-		d.fail(fmt.Errorf("struct_pack: type %08x, want %08x", c&^1, t.code()))
+	if d.err == nil && c&^1 != t.code {
+		d.fail(fmt.Errorf("struct_pack: type %08x, want %08x", c&^1, t.code))
 	}
 	if c&1 == 0 || d.err != nil {
 		return d
@@ -140,8 +142,9 @@ func newDecoder(b []byte, t typ) *decoder {
 	meta := d.u8()
 	d.width = 1 << (meta >> metaWidthShift & 3)
 	if meta&metaLiteral != 0 {
-		if l := d.take(len(t) + 1); d.err == nil && string(l) != string(t)+"\x00" {
-			d.fail(fmt.Errorf("struct_pack: type literal % x, want % x", l, string(t)))
+		n := len(t.literal)
+		if l := d.take(n + 1); d.err == nil && (string(l[:n]) != t.literal || l[n] != 0) {
+			d.fail(fmt.Errorf("struct_pack: type literal % x, want % x and 0", l, t.literal))
 		}
 	}
 	return d

@@ -26,16 +26,16 @@ func TestTypeCodes(t *testing.T) {
 		getReply:                         0xd659bde8,
 		pingType:                         0x742a8f52,
 		getType:                          0xbff0ea30,
-		putLayouts[0].putType():          0xf9b61cd2,
-		putLayouts[1].putType():          0xb532b1be,
-		putLayouts[2].putType():          0x4f54a72c,
-		putLayouts[3].putType():          0x8c0ea3b2,
+		putLayouts[0].args:               0xf9b61cd2,
+		putLayouts[1].args:               0xb532b1be,
+		putLayouts[2].args:               0x4f54a72c,
+		putLayouts[3].args:               0x8c0ea3b2,
 		tuple(vec(tStr), tBool):          0xa389d4d8,
 		expected(tuple(tI64, tI32)):      0x742a8f52,
-		vec(expected(tuple(tI64, tI32))): vec(pingType).code(),
+		vec(expected(tuple(tI64, tI32))): vec(pingType).code,
 	} {
-		if got := lit.code(); got != want {
-			t.Errorf("code of % x: got %08x, want %08x", string(lit), got, want)
+		if got := lit.code; got != want {
+			t.Errorf("code of % x: got %08x, want %08x", lit.literal, got, want)
 		}
 	}
 }
