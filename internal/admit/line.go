@@ -89,7 +89,7 @@ func (l *line) join(name string, weight int, now time.Time) *waiter {
 	if l.waiting >= l.room && !l.makeRoom(p) {
 		return nil
 	}
-	if p.turn == nil {
+	if p.turn == nil { // it was not in line
 		l.parties[name] = p
 		p.turn = l.turns.PushBack(p)
 	}
@@ -129,7 +129,6 @@ func (l *line) remove(w *waiter) bool {
 	l.waiting--
 	if p.waiters.Len() == 0 {
 		l.turns.Remove(p.turn)
-		p.turn, p.left = nil, 0
 		delete(l.parties, p.name)
 	}
 	return true

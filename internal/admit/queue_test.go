@@ -87,7 +87,28 @@ func TestQueueWaitIsBounded(t *testing.T) {
 	})
 }
 
-// A request that is let in at the very moment at which it gives up gives its place to the next.
+// A request that gives up at the very moment at which it is let in gives its place back; one that was dropped at
+// that moment has none.
+func TestGivingUpTooLate(t *testing.T) {
+	q := newQueue(1, 2, time.Second)
+	leave, _, err := q.enter(t.Context(), "a", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.line.join("a", 1, time.Now())
+	late := q.line.join("a", 1, time.Now())
+	last := q.line.join("b", 1, time.Now()) // in the place of late
+	if q.giveUp(late); !late.dropped || q.line.taken != 1 || q.line.waiting != 2 {
+		t.Errorf("dropped %v, %d taken, %d wait", late.dropped, q.line.taken, q.line.waiting)
+	}
+	leave()
+	leave()
+	if q.giveUp(last); !last.ended() || q.line.taken != 0 || q.line.waiting != 0 {
+		t.Errorf("let in %v, %d taken, %d wait", last.ended(), q.line.taken, q.line.waiting)
+	}
+}
+
+// However requests end, their places are there for others.
 func TestQueueLosesNoPlace(t *testing.T) {
 	q := newQueue(2, 100, time.Millisecond)
 	var wg sync.WaitGroup

@@ -85,6 +85,26 @@ func TestTenantsShareNoNames(t *testing.T) {
 	}
 }
 
+// Media about which an Encoder says nothing go on as they are, and under a name of their tenant all the same.
+func TestUnreportedMediaAreTheTenants(t *testing.T) {
+	e, pd := newStub(t, says(200, `{"id":"x"}`)), newStub(t, says(200, completion))
+	f := doored(t, newFront(t, func(c *Config) {
+		c.Static = []Instance{{Role: Encode, URL: e.URL, Replicas: 1}, {Role: PrefillDecode, URL: pd.URL, Replicas: 1}}
+	}), "", "acme", "zeta")
+	seen := map[string]bool{}
+	for _, who := range []string{"acme", "zeta"} {
+		for _, uuid := range []string{"", `,"uuid":"guessable"`} {
+			works(t, f.ask(t, who, `{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}`+uuid+`}]}]}`))
+			calls := pd.calls()
+			p := calls[len(calls)-1].chat.parts(t)[0]
+			if p.Type != "image_url" || len(p.UUID) != 64 || seen[p.UUID] {
+				t.Errorf("%s%s: %s named %q", who, uuid, p.Type, p.UUID)
+			}
+			seen[p.UUID] = true
+		}
+	}
+}
+
 func TestCacheSaltIsChecked(t *testing.T) {
 	pd := newStub(t, says(200, completion))
 	f := newFront(t, func(c *Config) { c.Static = []Instance{{Role: PrefillDecode, URL: pd.URL, Replicas: 1}} })
