@@ -64,7 +64,7 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 	fetcher := newFetcher(own, limits.MaxBytes)
 	g := gateway.New(gateway.Config{
 		Version: version, Token: token, Encoders: own.Encoders, Prefills: own.Prefills,
-		MaxBodyBytes: int64(own.MaxBodyBytes), MaxImages: own.MaxImages, Limits: limits, Fetcher: fetcher,
+		MaxBodyBytes: int64(own.MaxBodyBytes), MaxImages: own.MaxImages, Limits: limits, Fetcher: fetcher, Fetched: media.NewBudget(int64(own.FetchBudget)),
 		Routing: gateway.Routing(own.Routing), LogRequests: own.LogRequests, NoOverlap: !cfg.Delivery.Overlap, Repairs: own.Repairs, ProbeEvery: probeEvery, ProbeTimeout: probeTimeout, SilenceLimit: time.Duration(own.SilenceLimit),
 		PrepareTimeout: prepareTimeout, EncodeTimeout: encodeTimeout, WriteTimeout: writeTimeout,
 		Events: storeEvents(cfg.Mooncake, p), Tracer: p.tracer, Registry: p.registry, Logger: p.log,
@@ -107,8 +107,10 @@ func storeEvents(m config.Mooncake, p *process) func(context.Context) <-chan sto
 
 // newFetcher returns what gets media behind URLs, of at most maxBytes each.
 func newFetcher(own config.Gateway, maxBytes int64) *media.Fetcher {
+	allow, _ := media.ParseHosts(own.FetchAllow) // both were checked
+	deny, _ := media.ParseHosts(own.FetchDeny)
 	return media.NewFetcher(media.FetcherConfig{
-		AllowPrivate: own.AllowPrivateURLs, MaxBytes: maxBytes, Timeout: time.Duration(own.FetchTimeout),
+		AllowPrivate: own.AllowPrivateURLs, Allow: allow, Deny: deny, AllowPorts: own.FetchPorts, MaxBytes: maxBytes, Timeout: time.Duration(own.FetchTimeout),
 		UserAgent: "afterimage/" + version + " (+vision model server)",
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"afterimage/internal/config"
+	"afterimage/internal/media"
 	"afterimage/internal/proxy"
 	"afterimage/internal/vllm"
 )
@@ -33,6 +34,7 @@ func runVLLMFront(ctx context.Context, cfg config.Config, p *process) (err error
 	}
 	defer shut()
 	if cfg.VLLM.Fetch == "gateway" {
+		own.Fetched = media.NewBudget(int64(cfg.Gateway.FetchBudget))
 		own.Fetcher = newFetcher(cfg.Gateway, int64(cfg.Gateway.MaxBodyBytes))
 		defer own.Fetcher.Close()
 	}

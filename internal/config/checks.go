@@ -11,6 +11,7 @@ import (
 	"afterimage/internal/embedding"
 	"afterimage/internal/engine/device"
 	"afterimage/internal/engine/llama"
+	"afterimage/internal/media"
 )
 
 // Limits that keep a slip of the finger from looking like a fault of the program.
@@ -288,6 +289,22 @@ func (c *checker) prefill() {
 	}
 }
 
+// fetching checks what may be fetched.
+func (c *checker) fetching(g *Gateway) {
+	c.duration("gateway.fetch_timeout", g.FetchTimeout, 10*time.Millisecond)
+	c.bytes("gateway.fetch_budget_bytes", g.FetchBudget, c.l.Config.Media.MaxImageBytes)
+	for key, list := range map[string][]string{"gateway.fetch_allow": g.FetchAllow, "gateway.fetch_deny": g.FetchDeny} {
+		if _, err := media.ParseHosts(list); err != nil {
+			c.fault(key, "%v", err)
+		}
+	}
+	for _, port := range g.FetchPorts {
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			c.fault("gateway.fetch_ports", "%q is no port; give numbers from 1 to 65535", port)
+		}
+	}
+}
+
 func (c *checker) gateway() {
 	if !c.is(RoleGateway, RoleUp) {
 		return
@@ -306,7 +323,7 @@ func (c *checker) gateway() {
 	}
 	c.bytes("gateway.max_body_bytes", g.MaxBodyBytes, KiB)
 	c.atLeast("gateway.max_images", int64(g.MaxImages), 0, "")
-	c.duration("gateway.fetch_timeout", g.FetchTimeout, 10*time.Millisecond)
+	c.fetching(g)
 	c.atLeast("gateway.repairs", int64(g.Repairs), 0, "")
 	c.duration("gateway.silence_limit", g.SilenceLimit, time.Second)
 	c.keys(g)

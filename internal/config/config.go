@@ -141,6 +141,10 @@ type Gateway struct {
 	MaxImages        int      `toml:"max_images" key:"gateway.max_images" placeholder:"N" help:"Most images of one request, the same one twice counted twice."`
 	AllowPrivateURLs bool     `toml:"allow_private_urls" key:"gateway.allow_private_urls" name:"allow-private-urls" help:"Fetch images from loopback and private addresses too. Clients can then reach what this host can."`
 	FetchTimeout     Duration `toml:"fetch_timeout" key:"gateway.fetch_timeout" placeholder:"TIME" help:"Time for one image URL, redirects included."`
+	FetchAllow       []string `toml:"fetch_allow" key:"gateway.fetch_allow" name:"fetch-allow" placeholder:"HOST" help:"All that images may be fetched from: names, *.NAMES, addresses, ranges such as 10.1.0.0/16. Ranges may be private; names may not lead to private addresses outside of them. Empty allows every public host."`
+	FetchDeny        []string `toml:"fetch_deny" key:"gateway.fetch_deny" name:"fetch-deny" placeholder:"HOST" help:"What images are not fetched from in any case, in the same forms."`
+	FetchPorts       []string `toml:"fetch_ports" key:"gateway.fetch_ports" name:"fetch-ports" placeholder:"PORT" help:"Ports that images may be fetched from besides 80 and 443."`
+	FetchBudget      Bytes    `toml:"fetch_budget_bytes" key:"gateway.fetch_budget_bytes" name:"fetch-budget-bytes" placeholder:"SIZE" help:"Most memory for fetched images of all requests in work. A request waits until there is room for all of its own, for at most 10s."`
 	Repairs          int      `toml:"repairs" key:"gateway.repairs" placeholder:"N" help:"How often lost embeddings of one request are made again before the client gets a 503."`
 	Routing          string   `toml:"routing" key:"gateway.routing" placeholder:"HOW" help:"How workers are chosen. affinity: the same image goes to the same Encoder, a conversation to the P/D that has seen it, within bounds of load; vLLM's P/Ds by load alone. round-robin, which is vLLM's way, and random are for comparison."`
 	LogRequests      bool     `toml:"log_requests" key:"gateway.log_requests" name:"log-requests" help:"Add parameters, and sizes of images, to the line that is logged of each request. It never holds prompts, pictures or queries of URLs."`
@@ -254,7 +258,7 @@ func DefaultConfig() Config {
 		},
 		Gateway: Gateway{
 			Listen: "127.0.0.1:8000", MaxBodyBytes: 64 * MiB, MaxImages: 16,
-			FetchTimeout: Duration(10 * time.Second), Repairs: 2, Routing: "affinity", Dashboard: true, SilenceLimit: Duration(10 * time.Second),
+			FetchTimeout: Duration(10 * time.Second), FetchBudget: GiB, Repairs: 2, Routing: "affinity", Dashboard: true, SilenceLimit: Duration(10 * time.Second),
 			OpenMetrics: true, MaxQueued: 256, MaxWait: Duration(30 * time.Second),
 		},
 		VLLM: VLLM{

@@ -37,6 +37,8 @@ type Config struct {
 	MaxRequestImageBytes int64
 	Limits               media.Limits // of one image
 	Fetcher              *media.Fetcher
+	// Fetched bounds the files that all requests in work have fetched; nil stands for 1 GiB.
+	Fetched *media.Budget
 
 	// Routing is how workers are chosen; "" is Affinity.
 	Routing Routing
@@ -86,8 +88,11 @@ const workerIdle = 30 * time.Second
 // New returns a gateway that knows no worker yet; Start begins to probe.
 func New(cfg Config) *Gateway {
 	cfg.MaxRequestImageBytes = cmp.Or(cfg.MaxRequestImageBytes, cfg.MaxBodyBytes)
+	if cfg.Fetched == nil {
+		cfg.Fetched = media.NewBudget(1 << 30)
+	}
 	client := admit.WithToken(proxy.NewClient(workerIdle), cfg.Token)
-	m := newMetrics(cfg.Registry)
+	m := newMetrics(cfg.Registry, cfg.Fetched)
 	g := &Gateway{
 		cfg: cfg, client: client, fleet: newFleet(cfg, client), geo: newGeometry(),
 		traces: newTraces(1024), flights: newFlights(), metrics: m, stored: newStored(cfg.Registry), seen: newSeen(),

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -39,9 +40,14 @@ const fetchAtOnce = 4
 
 // loadImages gets the bytes of every media part and reads their headers. uses says which image
 // stands at each part.
-func (g *Gateway) loadImages(ctx context.Context, parts []openai.MediaPart) (images []*image, uses []int, err error) {
+func (g *Gateway) loadImages(ctx context.Context, req *request) (images []*image, uses []int, err error) {
+	parts := req.scan.Media
 	if i := slices.IndexFunc(parts, func(p openai.MediaPart) bool { return p.UUIDOnly }); i >= 0 {
 		return nil, nil, openai.CacheMiss(i) // nothing is kept under a client's name here
+	}
+	// Room for all is reserved at once, so that no two requests wait for what the other has.
+	if req.fetched, err = g.reserve(ctx, parts); err != nil {
+		return nil, nil, err
 	}
 	loaded := make([]*image, len(parts))
 	left := &allowance{total: g.cfg.MaxRequestImageBytes}
@@ -60,6 +66,7 @@ func (g *Gateway) loadImages(ctx context.Context, parts []openai.MediaPart) (ima
 	if err := grp.Wait(); err != nil {
 		return nil, nil, err
 	}
+	req.fetched.Keep(fetchedBytes(loaded))
 	at := map[embedding.Digest]int{}
 	for i, m := range loaded {
 		j, ok := at[m.digest]
@@ -72,6 +79,39 @@ func (g *Gateway) loadImages(ctx context.Context, parts []openai.MediaPart) (ima
 		uses = append(uses, j)
 	}
 	return images, uses, nil
+}
+
+// reserve waits for room for the files that have to be fetched; nil if there are none.
+func (g *Gateway) reserve(ctx context.Context, parts []openai.MediaPart) (*media.Part, error) {
+	n := int64(0)
+	for _, p := range parts {
+		if r, ok := p.Tap.(*media.Reception); !(ok && r.Took()) && !media.IsDataURL(p.URL) {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	wait, cancel := context.WithTimeout(ctx, fetchWait)
+	defer cancel()
+	part, err := g.cfg.Fetched.Reserve(wait, min(n*g.cfg.Limits.MaxBytes, g.cfg.MaxRequestImageBytes))
+	if err != nil && ctx.Err() == nil {
+		err = openai.Unavailable(retryAfter, "This gateway holds as many fetched images as it can; there was no room for those of this request within %v.", fetchWait)
+	}
+	return part, err
+}
+
+// fetchWait bounds the wait for room.
+const fetchWait = 10 * time.Second
+
+// fetchedBytes sums up what was fetched.
+func fetchedBytes(images []*image) (n int64) {
+	for _, m := range images {
+		if m.url != "" {
+			n += int64(len(m.file))
+		}
+	}
+	return n
 }
 
 // loadImage gets and inspects the file of one part.

@@ -20,23 +20,24 @@ import (
 
 // request is one client's call on its way through the gateway.
 type request struct {
-	id     string // the client's name for it, or ours
-	path   string // of the API, the same at P/D
-	scan   *openai.Request
-	images []*image
-	uses   []int
-	body   []byte        // what P/D gets
-	buf    *proxy.Buffer // what the client sent, if images of data URLs lie in it
-	forced forced        // Encoders that the client asked for
-	pd     string        // P/D that the client asked for; "" leaves it to routing
-	blocks []uint64      // what the prompt begins with, see route.Prompt
-	in     int64         // bytes of the body
-	shown  []any         // parameters for the log
-	trace  *trace
-	start  time.Time
-	pass   *admit.Pass
-	salt   []byte // of its tenant and its own
-	leave  func() // gives up its place among the requests in work; nil while it has none
+	id      string // the client's name for it, or ours
+	path    string // of the API, the same at P/D
+	scan    *openai.Request
+	images  []*image
+	uses    []int
+	body    []byte        // what P/D gets
+	buf     *proxy.Buffer // what the client sent, if images of data URLs lie in it
+	fetched *media.Part   // of the budget, for what was fetched
+	forced  forced        // Encoders that the client asked for
+	pd      string        // P/D that the client asked for; "" leaves it to routing
+	blocks  []uint64      // what the prompt begins with, see route.Prompt
+	in      int64         // bytes of the body
+	shown   []any         // parameters for the log
+	trace   *trace
+	start   time.Time
+	pass    *admit.Pass
+	salt    []byte // of its tenant and its own
+	leave   func() // gives up its place among the requests in work; nil while it has none
 }
 
 // reader takes a request's body in.
@@ -73,6 +74,7 @@ func (g *Gateway) answer(w http.ResponseWriter, r *http.Request, read reader) {
 	if g.cfg.LogRequests && req.scan != nil {
 		req.show()
 	}
+	req.fetched.Release()
 	req.buf.Release()
 	status := g.metrics.Finish(out, err, clientError, g.cfg.Logger.With("request", req.id))
 	out.End()
@@ -143,7 +145,7 @@ func (g *Gateway) readChat(w http.ResponseWriter, r *http.Request, req *request)
 		return nil
 	}
 	_, loading := g.cfg.Tracer.Start(r.Context(), "media", tracing.Internal)
-	req.images, req.uses, err = g.loadImages(r.Context(), req.scan.Media)
+	req.images, req.uses, err = g.loadImages(r.Context(), req)
 	loading.EndWith(err)
 	if err != nil {
 		return err

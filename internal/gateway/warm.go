@@ -91,10 +91,16 @@ func (g *Gateway) warmParts(w http.ResponseWriter, r *http.Request) ([]openai.Me
 
 // warm brings one picture to its Encoder, with the same repairs as a chat.
 func (g *Gateway) warm(ctx context.Context, req *request, left *allowance) error {
+	part, err := g.reserve(ctx, req.scan.Media)
+	if err != nil {
+		return err
+	}
+	defer part.Release()
 	m, err := g.loadImage(ctx, req.scan.Media[0], left)
 	if err != nil {
 		return partError(req.scan.Media[0], err)
 	}
+	part.Keep(fetchedBytes([]*image{m}))
 	m.parts = []int{0}
 	req.pass.Images(int64(len(m.file)))
 	req.images = []*image{m}

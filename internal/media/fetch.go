@@ -24,6 +24,9 @@ type FetcherConfig struct {
 	// AllowPrivate lifts the checks of addresses and ports: any host that the machine reaches may be
 	// asked, so it is for closed networks and tests.
 	AllowPrivate bool
+	// Allow, unless it is empty, is all that may be fetched from; ranges in it may be private, names in it lift
+	// no other check. What is in Deny is not fetched from in any case.
+	Allow, Deny  Hosts
 	AllowPorts   []string      // ports besides 80 and 443
 	MaxBytes     int64         // of a body, after decompression; DefaultLimits().MaxBytes
 	Timeout      time.Duration // for the whole of one Fetch, once it has its slot; 10 s

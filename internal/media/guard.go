@@ -66,12 +66,27 @@ func (f *Fetcher) check(u *url.URL) (*url.URL, error) {
 func (f *Fetcher) literal(host string) (netip.Addr, error) {
 	addr, err := netip.ParseAddr(host)
 	switch {
-	case err == nil && !f.cfg.AllowPrivate && !isPublic(addr):
-		return netip.Addr{}, errDenied("%v is not public", addr)
-	case err != nil && isNumberSpelling(host):
+	case err == nil:
+		return addr, f.permit(addr, f.cfg.Allow.empty())
+	case isNumberSpelling(host):
 		return netip.Addr{}, errDenied("%q is a number, not a name", host)
 	}
-	return addr, nil
+	return netip.Addr{}, nil
+}
+
+// permit judges an address. allowed says that its name, or the lack of a list, allows it as far as it is public.
+func (f *Fetcher) permit(a netip.Addr, allowed bool) error {
+	switch {
+	case f.cfg.Deny.holds(a):
+		return errDenied("%v is on the list of what is denied", a)
+	case f.cfg.Allow.holds(a):
+		return nil
+	case !f.cfg.AllowPrivate && !isPublic(a):
+		return errDenied("%v is not public", a)
+	case !allowed:
+		return errDenied("%v is not on the list of what is allowed", a)
+	}
+	return nil
 }
 
 // dial is the guard that counts: whatever URL led here, only addresses judged in this call are
@@ -123,6 +138,13 @@ func (f *Fetcher) resolve(ctx context.Context, host string) ([]netip.Addr, error
 	if addr.IsValid() {
 		return []netip.Addr{addr}, nil
 	}
+	if f.cfg.Deny.named(host) {
+		return nil, errDenied("%q is on the list of what is denied", host)
+	}
+	allowed := f.cfg.Allow.empty() || f.cfg.Allow.named(host)
+	if !allowed && len(f.cfg.Allow.ranges) == 0 {
+		return nil, errDenied("%q is not on the list of what is allowed", host)
+	}
 	addrs, err := f.cfg.Resolver.LookupNetIP(ctx, "ip", host)
 	if err == nil && len(addrs) == 0 {
 		err = &net.DNSError{Err: "no addresses", Name: host, IsNotFound: true}
@@ -131,8 +153,8 @@ func (f *Fetcher) resolve(ctx context.Context, host string) ([]netip.Addr, error
 		return nil, fetchError(err, "the host name does not resolve")
 	}
 	for i, a := range addrs {
-		if !f.cfg.AllowPrivate && !isPublic(a) {
-			return nil, errDenied("%q resolves to %v", host, a)
+		if err := f.permit(a, allowed); err != nil {
+			return nil, err
 		}
 		addrs[i] = a.Unmap()
 	}

@@ -51,6 +51,8 @@ type Config struct {
 	// every other kind of URL, to the workers.
 	Fetcher       *media.Fetcher
 	MaxFetchBytes int64 // of one request together
+	// Fetched bounds what all requests in work have fetched; nil stands for 1 GiB.
+	Fetched *media.Budget
 
 	// Relay brings what the Store has to consumers, so that Encoders are not asked for it; nil leaves all to them. It
 	// is the caller's to close.
@@ -79,9 +81,12 @@ type Front struct {
 
 // New returns a Front with its static instances in service; Start begins to probe.
 func New(cfg Config) (*Front, error) {
+	if cfg.Fetched == nil {
+		cfg.Fetched = media.NewBudget(1 << 30)
+	}
 	f := &Front{
 		cfg: cfg, reg: NewRegistry(cfg.Registry), client: admit.WithToken(proxy.NewClient(idleFor(cfg.KeepAlive)), cfg.Token), held: newHeld(), names: newNames(),
-		metrics: newMetrics(cfg.Metrics), statics: !cfg.Dynamic,
+		metrics: newMetrics(cfg.Metrics, cfg.Fetched), statics: !cfg.Dynamic,
 		identify: func() string { return proxy.RandomHex(16) },
 	}
 	for _, i := range cfg.Static {

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -25,12 +27,15 @@ const fetchAtOnce = 4
 // no worker is sent to a place that a client chose.
 func (f *Front) load(ctx context.Context, req *request) error {
 	req.media = make([]medium, len(req.env.Media))
+	if err := f.reserve(ctx, req); err != nil {
+		return err
+	}
 	var used atomic.Int64
 	grp, ctx := errgroup.WithContext(ctx)
 	grp.SetLimit(fetchAtOnce)
 	for i := range req.env.Media {
 		p, m := &req.env.Media[i], &req.media[i]
-		if len(p.URL) == 0 || media.IsDataURL(p.URL) || f.cfg.Fetcher == nil {
+		if !f.toFetch(p) {
 			f.name(req.env, i, m)
 			continue
 		}
@@ -57,6 +62,7 @@ func (f *Front) load(ctx context.Context, req *request) error {
 		return err
 	}
 	total := used.Load()
+	req.fetched.Keep(total)
 	for i := range req.media {
 		p := &req.env.Media[i]
 		if req.media[i].url == nil && media.IsDataURL(p.URL) {
@@ -67,6 +73,29 @@ func (f *Front) load(ctx context.Context, req *request) error {
 	req.pass.Images(total)
 	return nil
 }
+
+// toFetch says whether this side gets what is behind a part's URL.
+func (f *Front) toFetch(p *openai.Medium) bool {
+	return len(p.URL) > 0 && !media.IsDataURL(p.URL) && f.cfg.Fetcher != nil
+}
+
+// reserve waits for room for all that has to be fetched, at once, so that no two requests wait for what the other
+// has.
+func (f *Front) reserve(ctx context.Context, req *request) (err error) {
+	if !slices.ContainsFunc(req.env.Media, func(p openai.Medium) bool { return f.toFetch(&p) }) {
+		return nil
+	}
+	wait, cancel := context.WithTimeout(ctx, fetchWait)
+	defer cancel()
+	req.fetched, err = f.cfg.Fetched.Reserve(wait, f.cfg.MaxFetchBytes)
+	if err != nil && ctx.Err() == nil {
+		err = openai.Unavailable(retryAfter, "This gateway holds as many fetched media as it can; there was no room for those of this request within %v.", fetchWait)
+	}
+	return err
+}
+
+// fetchWait bounds the wait for room.
+const fetchWait = 10 * time.Second
 
 // keepApart gives the medium names that no request of another salt has, so that workers, which know media by
 // their names, take it for no other's: neither a client's own name nor the same picture reaches across.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"afterimage/internal/admit"
+	"afterimage/internal/media"
 	"afterimage/internal/openai"
 	"afterimage/internal/proxy"
 	"afterimage/internal/tracing"
@@ -16,19 +17,20 @@ import (
 
 // request is one client's call on its way through the front.
 type request struct {
-	id     string
-	path   string // of the API
-	env    *openai.Envelope
-	media  []medium
-	memory *proxy.Buffer // what env lies in
-	start  time.Time
-	pass   *admit.Pass
-	salt   []byte // of its tenant and its own; empty where tenants share
-	leave  func() // gives up its place among the requests in work; nil while it has none
-	model  string
-	in     int64 // bytes of the body
-	stages []any // for the log: name, milliseconds, …
-	shown  []any // parameters for the log
+	id      string
+	path    string // of the API
+	env     *openai.Envelope
+	media   []medium
+	memory  *proxy.Buffer // what env lies in
+	fetched *media.Part   // of the budget, for what was fetched
+	start   time.Time
+	pass    *admit.Pass
+	salt    []byte // of its tenant and its own; empty where tenants share
+	leave   func() // gives up its place among the requests in work; nil while it has none
+	model   string
+	in      int64 // bytes of the body
+	stages  []any // for the log: name, milliseconds, …
+	shown   []any // parameters for the log
 
 	pictures []relay.Picture // media as the relay sees them; nil until they are needed
 	relayed  int             // media that it brought in the latest attempt
@@ -63,6 +65,7 @@ func (f *Front) answer(w http.ResponseWriter, r *http.Request) {
 	if f.cfg.LogRequests && req.env != nil {
 		req.shown = req.env.Shown()
 	}
+	req.fetched.Release()
 	req.memory.Release()
 	status := f.metrics.Finish(out, err, clientError, f.cfg.Logger.With("request", req.id))
 	out.End()
