@@ -69,7 +69,8 @@ func statusesOf(command string) []man.Status {
 	case command == "doctor":
 		all[0].Means, all[1].Means = "No check failed; some may warn.", "A check failed; its line says which, and the mend."
 	case command == "store verify":
-		all[1].Means = "An object is bad, or it failed; standard error says why."
+		all[0].Means = "No object is bad; there may be none at all."
+		all[1].Means = "An object is bad and was not removed, or it failed; standard error says why."
 	case slices.Contains([]string{"up", "encoder", "prefill", "gateway", "store", "store serve", "decode"}, command):
 		all[0].Means = "It was told to stop, and did."
 	}

@@ -206,7 +206,13 @@ func TestStoreGet(t *testing.T) {
 // Objects that a Store cannot refuse at PUT are found, counted by reason and removed if that is wanted.
 func TestStoreVerify(t *testing.T) {
 	r := newShelfRig(t, 8<<20)
+	if got := r.must(t, "verify"); !strings.Contains(got, "the Store has no objects") {
+		t.Errorf("an empty Store: %s", got)
+	}
 	r.fill(t, 4)
+	if got := r.must(t, "verify", "other"); !strings.Contains(got, "no key begins with other") {
+		t.Errorf("a prefix that nothing has: %s", got)
+	}
 	if got := r.must(t, "verify"); !strings.Contains(got, "4 good, 0 bad") {
 		t.Errorf("all good: %s", got)
 	}

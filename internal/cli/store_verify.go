@@ -65,7 +65,10 @@ func (c *storeVerifyCmd) Run(a *app) error {
 		m := newMeter(a.Stderr, "verify")
 		v, err := c.verify(ctx, t, m)
 		m.end()
-		if perr := v.print(a.Stdout, c.JSON); err == nil {
+		if err != nil && v.Objects == 0 {
+			return err // what was not looked at is not known to be empty
+		}
+		if perr := v.print(a.Stdout, c.JSON, c.Prefix); err == nil {
 			err = perr
 		}
 		if bad := v.sum(); err == nil && bad > v.Removed {
@@ -139,9 +142,16 @@ func (c *storeVerifyCmd) bad(ctx context.Context, t *shelfTool, v *verified, key
 	return t.Remove(ctx, []embedding.Key{key})
 }
 
-func (v *verified) print(w io.Writer, asJSON bool) error {
-	if asJSON {
+func (v *verified) print(w io.Writer, asJSON bool, prefix string) error {
+	switch {
+	case asJSON:
 		return printJSON(w, v)
+	case v.Objects == 0 && prefix == "":
+		_, err := fmt.Fprintln(w, "verify: the Store has no objects: there was nothing to check")
+		return err
+	case v.Objects == 0:
+		_, err := fmt.Fprintf(w, "verify: no key begins with %s: there was nothing to check\n", nameText(embedding.Key(prefix)))
+		return err
 	}
 	for _, f := range v.Faults {
 		fmt.Fprintf(w, "bad: %s: %s\n", nameText(f.Key), f.Error)
