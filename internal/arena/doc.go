@@ -12,9 +12,10 @@
 // Reserve hands out a Buf with one reference, which belongs to the caller. Whoever keeps a Buf beyond
 // a call Retains it, and Releases it exactly once; the last Release gives the range back. Between
 // Reserve and Commit only the holder of that first reference writes; from Commit on everybody only
-// reads. A slice from Bytes is valid as long as its reader holds a reference. Misuse (a Release too
-// many, a Retain of a range that is gone) panics with "BUG: arena: ..." since going on would hand one
-// range to two owners.
+// reads. Who puts a head in front of what an engine writes reserves both in one piece, and has the engine
+// write behind the room for the head. A slice from Bytes is valid as long as its reader holds a
+// reference. Misuse (a Release too many, a Retain of a range that is gone) panics with
+// "BUG: arena: ..." since going on would hand one range to two owners.
 //
 // # Concurrency
 //

@@ -48,7 +48,8 @@ const (
 	entryKey    = 7 // where the key begins
 	maxIndexKey = 8 * (entryWords - entryKey)
 	ways        = 4
-	// Entries of an index for each byte of a Store: one per 64 KiB costs 0.6 % of it.
+	// Bytes of a Store for each entry of its index, rounded up to a power of two: it costs 0.6 to 1.2 % of the
+	// Store.
 	indexShare = 64 << 10
 	minEntries = 64
 	maxEntries = 256 << 10
