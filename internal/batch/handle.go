@@ -40,6 +40,11 @@ type Request struct {
 	// until more is false. It is called on the scheduler's goroutine, must not wait, and must not
 	// keep logits.
 	Next func(logits []float32) (tok int32, more bool, err error)
+	// Freed, if not nil, is called once for each embedding that was delivered and is not read any more: when the
+	// piece of the prompt with its last use is computed and all embeddings have come. Before that the request may
+	// have to give up its place and compute its prompt again; where the memory can run out, that is so until its
+	// end. It is called on the scheduler's goroutine and must not wait.
+	Freed func(item int)
 	// HandOff, if not nil, is called in the place of Next when the prompt is computed, under the same rules, and
 	// the request ends with what it returns. The Runner must be an engine.States.
 	HandOff func(Computed) error
@@ -59,7 +64,7 @@ type Handle struct {
 	cached int // written before the first call of Next
 }
 
-// Deliver hands over embedding i. data must stay as it is until Released.
+// Deliver hands over embedding i. data must stay as it is until Freed or Released.
 func (h *Handle) Deliver(i int, layout embedding.Layout, data []byte) {
 	it, err := newItem(h.j.prompt.names[i], layout, data)
 	if err != nil {
@@ -82,6 +87,7 @@ func (h *Handle) set(i int, it *item) {
 			return
 		}
 		h.j.grow()
+		h.s.shed(h.j)
 	})
 }
 
@@ -90,7 +96,7 @@ func (h *Handle) Cancel(cause error) {
 	h.s.post(func() { h.s.finish(h.j, cause) })
 }
 
-// Released is closed when what was delivered is not read any more: when the prompt is computed, unless the
+// Released is closed when nothing that was delivered is read any more: when the prompt is computed, unless the
 // memory can run out, so that it may have to be computed again; at the latest when Done is.
 func (h *Handle) Released() <-chan struct{} { return h.free }
 
@@ -109,6 +115,7 @@ type job struct {
 	id     int
 	h      *Handle
 	next   func([]float32) (int32, bool, error)
+	freed  func(item int) // Request.Freed; may be nil
 	prompt prompt
 
 	handOff func(Computed) error
@@ -207,15 +214,25 @@ func (j *job) letGo() {
 	default:
 	}
 	j.state = nil
-	for _, it := range j.prompt.items {
-		if it == nil {
-			continue
-		}
-		for _, u := range it.parts {
-			if u.rows != nil {
-				u.rows.data = nil
-			}
-		}
+	for i := range j.prompt.items {
+		j.letGoOf(i)
 	}
 	close(j.h.free)
+}
+
+// letGoOf forgets the rows of embedding i, if it was delivered.
+func (j *job) letGoOf(i int) {
+	it := j.prompt.items[i]
+	if it == nil || it.err != nil || it.free {
+		return
+	}
+	it.free = true
+	for _, u := range it.parts {
+		if u.rows != nil {
+			u.rows.data = nil
+		}
+	}
+	if j.freed != nil {
+		j.freed(i)
+	}
 }

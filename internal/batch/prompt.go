@@ -27,7 +27,7 @@ type rowUnit struct {
 	name  string
 	index int // of the part in its embedding
 	part  embedding.Part
-	data  []byte // the owner's; nil once the request has ended
+	data  []byte // the owner's; nil once it was let go of
 }
 
 func (u unit) same(v unit) bool {
@@ -58,6 +58,8 @@ type prompt struct {
 // item is an embedding that was delivered.
 type item struct {
 	parts []unit
+	end   int   // index behind its last unit in the prompt
+	free  bool  // its rows were let go of
 	err   error // why it will never come
 }
 
@@ -99,6 +101,7 @@ func (p *prompt) expand() {
 			return
 		}
 		p.units = append(p.units, it.parts...)
+		it.end = len(p.units)
 	}
 }
 

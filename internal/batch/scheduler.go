@@ -86,7 +86,7 @@ func (s *Scheduler) Submit(r Request) (*Handle, error) {
 	case r.Cells >= min(s.lim.Context, s.lim.Cells):
 		return nil, fmt.Errorf("%w: a prompt of %d in %d", engine.ErrContextFull, r.Cells, min(s.lim.Context, s.lim.Cells))
 	}
-	j := &job{seq: -1, scope: r.Scope, next: r.Next, handOff: r.HandOff, state: r.State, adopted: r.State != nil, max: r.Cells, block: s.lim.Batch}
+	j := &job{seq: -1, scope: r.Scope, next: r.Next, freed: r.Freed, handOff: r.HandOff, state: r.State, adopted: r.State != nil, max: r.Cells, block: s.lim.Batch}
 	j.prompt = prompt{segments: r.Prompt, names: r.Names, items: make([]*item, len(r.Names))}
 	h := &Handle{s: s, j: j, done: make(chan struct{}), free: make(chan struct{})}
 	j.h = h

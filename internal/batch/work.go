@@ -93,6 +93,7 @@ func (s *Scheduler) admit(j *job) {
 	}
 	j.seq, j.done, j.cells, j.pos = seq, at.units, at.cells, at.pos
 	j.look()
+	s.shed(j)
 	s.seqs[seq], s.records[seq] = j, record{}
 	if len(j.answer) == 0 {
 		j.h.cached = at.cells
@@ -154,6 +155,7 @@ func (s *Scheduler) prefill(j *job, allow int) {
 		}
 		allow -= p.n
 		j.advance(p)
+		s.shed(j)
 		if last && len(j.answer) == 0 {
 			s.pick(j, s.run.Logits(0))
 			return
@@ -178,6 +180,19 @@ func (s *Scheduler) compute(j *job, p piece) (last bool, err error) {
 	}
 	last = j.prompt.whole() && j.done+p.n == len(j.prompt.units)
 	return last, s.run.PrefillTokens(j.seq, j.pos, toks, last)
+}
+
+// shed lets go of the embeddings of j that are not read any more. A request that still waits for one, or whose
+// memory can run out, may have to compute its prompt again.
+func (s *Scheduler) shed(j *job) {
+	if !j.prompt.whole() || s.lim.Cells < s.lim.Sequences*s.lim.Context {
+		return
+	}
+	for i, it := range j.prompt.items {
+		if it != nil && it.end <= j.done {
+			j.letGoOf(i)
+		}
+	}
 }
 
 // fault ends a request whose call failed, and empties its sequence.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,11 +33,11 @@ type answer struct {
 	out     outbox         // what the choices add
 	failed  chan error     // the first failure of a choice
 	reason  string         // how the last choice ended
-	let     bool           // the embeddings were let go
 	watch   sync.WaitGroup // one per choice that was submitted
 
 	mu      sync.Mutex // guards the fields below
 	held    []held     // embeddings that are here and may still be needed, by item
+	readers []int      // choices that may still need each
 	came    []control.Arrival
 	handles []*batch.Handle
 }
@@ -64,6 +65,7 @@ func (a *answer) run(ctx context.Context, w http.ResponseWriter) error {
 			return err
 		}
 	}
+	a.readers = slices.Repeat([]int{len(a.choices)}, len(a.entry.items))
 	ctx, cancel := context.WithCancel(ctx)
 	var waits sync.WaitGroup
 	defer func() {
@@ -88,7 +90,7 @@ func (a *answer) run(ctx context.Context, w http.ResponseWriter) error {
 
 // request is a prompt as the scheduler wants it.
 func (a *answer) request(pr promptOf) batch.Request {
-	r := batch.Request{Cells: pr.length, Scope: a.scope}
+	r := batch.Request{Cells: pr.length, Scope: a.scope, Freed: a.freed}
 	for _, s := range pr.segments {
 		seg := batch.Segment{Tokens: s.tokens, Item: -1}
 		if s.item >= 0 {
@@ -178,19 +180,16 @@ func (a *answer) release() {
 	a.p.cfg.Residents.settle()
 }
 
-// computed says that the model has seen all embeddings and will not look at them again.
-func (a *answer) computed() bool {
-	for _, c := range a.choices {
-		if c.handle == nil {
-			return false
-		}
-		select {
-		case <-c.handle.Released():
-		default:
-			return false
-		}
+// freed is told that one choice will not look at embedding i again. After the last choice nobody will.
+func (a *answer) freed(i int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.readers[i]--; a.readers[i] > 0 || a.held[i].buf == nil {
+		return
 	}
-	return true
+	a.held[i].buf.Release()
+	a.held[i] = held{}
+	a.p.cfg.Residents.settle()
 }
 
 // fault words the end of a request that the scheduler ended early.

@@ -15,6 +15,8 @@
 // answered with 409 and the indexes, before the first byte of the answer; the gateway prepares those
 // items again. No request is ever answered without one of its pictures.
 //
-// A request keeps its embeddings until its prompt is computed. Then they stay, as residents, until the
-// memory is needed for others; who uses one again has a reference of its own.
+// A request keeps each of its embeddings until the piece of the prompt with its last use is computed; while
+// one is still to come, those before it too, since the request may have to give up its place and compute them
+// again. Then they stay, as residents, until the memory is needed for others; who uses one again has a
+// reference of its own.
 package prefill

@@ -74,12 +74,8 @@ func (a *answer) first(w http.ResponseWriter) {
 	}
 }
 
-// count notes a token, and lets go of the embeddings once no choice needs them.
+// count notes a token.
 func (a *answer) count() {
-	if !a.let && a.computed() {
-		a.let = true
-		a.release()
-	}
 	a.usage.CompletionTokens++
 	a.p.metrics.generated.Inc()
 }
