@@ -194,7 +194,7 @@ func (p *Phase) kept(r *Reassignment) []Row {
 	if c.StoreRead > 0 {
 		rows = append(rows, Absolute(p.Name, "read from the Store, GiB", c.StoreRead/(1<<30), 0))
 	}
-	for _, s := range []control.Source{control.SourceEncoded, control.SourceStore, control.SourceLocal, control.SourceResident} {
+	for _, s := range []control.Source{control.SourceEncoded, control.SourceJoined, control.SourceStore, control.SourceLocal, control.SourceResident} {
 		if n := p.sources()[s]; n > 0 {
 			rows = append(rows, Absolute(p.Name, "images "+string(s), float64(n), 0))
 		}

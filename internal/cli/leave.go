@@ -16,6 +16,7 @@ import (
 	"afterimage/internal/admin"
 	"afterimage/internal/admit"
 	"afterimage/internal/control"
+	"afterimage/internal/openai"
 	"afterimage/internal/tracing"
 )
 
@@ -131,8 +132,12 @@ func (d *departure) count(next http.Handler) http.Handler {
 func (d *departure) serveDrain(w http.ResponseWriter, r *http.Request) {
 	var req control.DrainRequest
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10)).Decode(&req)
-	if err != nil && !errors.Is(err, io.EOF) || req.TimeoutMS < 0 {
-		http.Error(w, `{"error":{"message":"the body is not of the form {\"timeout_ms\":60000}","type":"BadRequestError"}}`, http.StatusBadRequest)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		openai.WriteError(w, openai.BadRequest("", `the body is not of the form {"timeout_ms":60000}: %v`, err))
+		return
+	case req.TimeoutMS < 0:
+		openai.WriteError(w, openai.BadRequest("timeout_ms", "timeout_ms must be at least 0, got %d", req.TimeoutMS))
 		return
 	}
 	select {

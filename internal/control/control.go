@@ -207,7 +207,8 @@ type Source string
 const (
 	SourceLocal    Source = "local"    // the Encoder's own cache
 	SourceStore    Source = "store"    // the shared Store
-	SourceEncoded  Source = "encoded"  // computed for this request, or for one in flight at the same time
+	SourceEncoded  Source = "encoded"  // computed for this request
+	SourceJoined   Source = "joined"   // computed for another request in flight at the same time, by the Encoder that delivers
 	SourceResident Source = "resident" // P/D kept it
 )
 

@@ -134,6 +134,9 @@ func (e *Encoder) await(ctx context.Context, it *item) error {
 				return errAbsent
 			}
 			it.buf, it.layout, it.source = f.buf, f.layout, f.source
+			if f.source == control.SourceEncoded { // for the request of that call
+				it.source = control.SourceJoined
+			}
 			return nil
 		case <-patience.C:
 			if !e.board.busy(it.key) {

@@ -29,6 +29,7 @@ type item struct {
 	buf      *arena.Buf // the sealed object; one reference is the item's
 	source   control.Source
 	queued   atomic.Int64 // time before the engine took it, maybe on a run that lost a hedge
+	shared   atomic.Value // control.Source of an encode that a hedge made
 	resolved time.Duration
 	done     time.Duration
 	err      error
@@ -68,12 +69,16 @@ func (e *Encoder) resolve(ctx context.Context, items []*item) {
 	results := make([]resolve.Result, len(wants))
 	e.cfg.Resolver.ResolveOr(ctx, wants, results, func(ctx context.Context, i int) (*arena.Buf, embedding.Meta, error) {
 		it := open[i]
-		buf, err := e.share(ctx, it)
+		buf, source, err := e.share(ctx, it)
+		it.shared.Store(source)
 		return buf, e.meta(it), err
 	})
 	for i, r := range results {
 		if r.Buf != nil {
 			open[i].buf, open[i].source = r.Buf, r.Source
+			if r.Source == control.SourceEncoded {
+				open[i].source = open[i].shared.Load().(control.Source)
+			}
 			e.relayout(open[i])
 		}
 	}
@@ -86,33 +91,36 @@ func (e *Encoder) meta(it *item) embedding.Meta {
 
 // encode computes an object for an item that was found nowhere.
 func (e *Encoder) encode(ctx context.Context, it *item) error {
-	buf, err := e.share(ctx, it)
+	buf, source, err := e.share(ctx, it)
 	if err != nil {
 		return err
 	}
-	it.buf, it.source = buf, control.SourceEncoded
+	it.buf, it.source = buf, source
 	return nil
 }
 
-// share computes an item's object, or shares the run of an equal one that is in flight. The caller owns
-// one reference of the result.
-func (e *Encoder) share(ctx context.Context, it *item) (*arena.Buf, error) {
+// share computes an item's object, or shares the run of an equal one that is in flight, and says which. The
+// caller owns one reference of the result.
+func (e *Encoder) share(ctx context.Context, it *item) (*arena.Buf, control.Source, error) {
+	source := control.SourceEncoded
 	buf, led, err := e.flights.Do(ctx, it.key, func(ctx context.Context) (*arena.Buf, error) {
+		// Another flight may have ended between this item's look-up and its turn.
+		if buf, _, ok := e.cfg.Cache.Get(it.key); ok {
+			source = control.SourceLocal
+			return buf, nil
+		}
 		return e.produce(ctx, it)
 	})
 	if err == nil && !led {
 		e.metrics.joined.Inc()
+		source = control.SourceJoined
 	}
-	return buf, err
+	return buf, source, err
 }
 
 // produce queues for the engine, then decodes and encodes one picture into a fresh object, caches it and
 // offers it to the Store. The caller owns one reference of the result.
 func (e *Encoder) produce(ctx context.Context, it *item) (*arena.Buf, error) {
-	// Another flight may have ended between this item's look-up and its turn.
-	if buf, _, ok := e.cfg.Cache.Get(it.key); ok {
-		return buf, nil
-	}
 	if e.waiting.Add(1) > int64(e.cfg.MaxQueue) {
 		e.waiting.Add(-1)
 		e.metrics.refused.Inc()

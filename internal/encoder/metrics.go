@@ -11,7 +11,7 @@ import (
 
 // metrics are the role's own series; the packages below it have theirs.
 type metrics struct {
-	items   *prometheus.CounterVec // by source: local, store, encoded, failed
+	items   *prometheus.CounterVec // by source: local, store, encoded, joined, failed
 	encodes prometheus.Counter     // runs of the engine
 	joined  prometheus.Counter     // items that shared another's run
 	refused prometheus.Counter     // images refused because the queue was full
@@ -54,7 +54,7 @@ func newMetrics(r prometheus.Registerer, b engine.Backend) *metrics {
 		}, []string{"result"}),
 	}
 	r.MustRegister(m.items, m.encodes, m.joined, m.refused, m.queue, m.encode, m.deliver)
-	for _, s := range []string{"local", "store", "encoded", "failed"} {
+	for _, s := range []string{"local", "store", "encoded", "joined", "failed"} {
 		m.items.WithLabelValues(s)
 	}
 	for _, s := range []string{"confirmed", "failed"} {

@@ -52,7 +52,7 @@ func newMetrics(r prometheus.Registerer, fetched *media.Budget) *metrics {
 	for _, by := range []route.Reason{route.ByPrefix, route.Overridden, route.ByLoad} {
 		m.choices.WithLabelValues(string(by)).Add(0)
 	}
-	for _, s := range []string{"local", "store", "encoded", "resident"} {
+	for _, s := range []string{"local", "store", "encoded", "joined", "resident"} {
 		m.items.WithLabelValues(s)
 	}
 	return m

@@ -68,6 +68,11 @@ func TestBurstOverTwoGateways(t *testing.T) {
 		f.ask(t, "", picture(t, 60, 61, 8)) // sizes are known, so that all requests come together
 		const n = 20
 		before := f.encodes(t)
+		came := func(source string) float64 {
+			const items = "afterimage_gateway_items_total"
+			return f.gateway.count(t, items, source) + g.gateway.count(t, items, source)
+		}
+		all, encoded, joined := came(""), came("encoded"), came("joined")
 		files, release := f.holdEncodes()
 		defer release()
 		ended := make(chan struct{})
@@ -79,6 +84,10 @@ func TestBurstOverTwoGateways(t *testing.T) {
 		<-ended
 		if n := f.encodes(t) - before; n != 1 {
 			t.Errorf("%s: %v encodes of one picture", name, n)
+		}
+		// One was encoded for its own request; the others say that they joined, or found it there a little later.
+		if all, encoded, joined := came("")-all, came("encoded")-encoded, came("joined")-joined; all != n || encoded != 1 || joined < 1 {
+			t.Errorf("%s: %v items, of which %v say encoded and %v joined", name, all, encoded, joined)
 		}
 		if n := files.Load(); n != 2 {
 			t.Errorf("%s: the file travelled %d times through 2 gateways", name, n)

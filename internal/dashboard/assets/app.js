@@ -9,6 +9,7 @@ const SOURCES = {
   resident: "the P/D had it",
   local: "the Encoder had it",
   store: "taken from the Store",
+  joined: "an Encoder made it for another request at the same time",
   encoded: "an Encoder made it",
 };
 const KEPT = 60;
