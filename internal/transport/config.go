@@ -45,8 +45,8 @@ type ReceiverConfig struct {
 	MaxFrameBytes int64
 	// GrantTTL is how long a transfer lives that nobody waits for. Default 30 s.
 	GrantTTL time.Duration
-	// WriterTimeout is how long a writer may make no progress within a frame, and a sender that
-	// reserved give no sign of life. Default 2 s.
+	// WriterTimeout is how long a writer may make no progress within a frame and take for each MiB of an
+	// object, and a sender that reserved give no sign of life. Default 2 s.
 	WriterTimeout time.Duration
 	// IdleTimeout closes a connection that sends no frame. Default 60 s; senders ping every 5 s.
 	IdleTimeout time.Duration

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // TestT06DeadWriter: memory and waiters are free within WriterTimeout of the last byte.
@@ -42,23 +44,65 @@ func TestT06DeadWriter(t *testing.T) {
 	f("death", func(p *rawPeer) { p.nc.Close() }, 0, "left after 200 of")
 }
 
-// A writer that trickles for ever holds memory no longer than a grant nobody waits for.
-func TestTricklingWriterExpires(t *testing.T) {
+// A writer that trickles loses the memory soon, with its connection, and is refused when it comes again.
+func TestTricklingWriterIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		defer w.close()
-		p := w.raw()
+		p, q := w.raw(), w.raw()
 		defer p.nc.Close()
+		defer q.nc.Close()
 		tk := w.grant(want("a"))[0]
 		obj, h := object(t, "a"), data(tk)
-		p.write(h.append(nil))
-		for i := range 40 {
-			p.write(obj[i : i+1])
-			time.Sleep(time.Second)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for b := h.append(nil); len(obj) > 0; b, obj = obj[:1], obj[1:] {
+				if _, err := p.nc.Write(b); err != nil {
+					return
+				}
+				time.Sleep(1900 * time.Millisecond) // never silent for WriterTimeout
+			}
+			t.Error("all of the object was taken")
+		}()
+		start := time.Now()
+		_, _, err := tk.Wait(context.Background())
+		if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "bytes, and less than 2176 in the last 2s") {
+			t.Errorf("wait: %v", err)
+		}
+		if d := time.Since(start); d > 4*time.Second {
+			t.Errorf("it kept the memory for %v", d)
 		}
 		w.wantInUse(0)
-		p.write(obj[40:])
-		p.wantAck(h, statusExpired)
+		q.write(append(h.append(nil), object(t, "a")...))
+		q.wantAck(h, statusFailed)
+		if got := testutil.ToFloat64(w.m.transfers.WithLabelValues(sideReceiver, "failed", "slow")); got != 1 {
+			t.Errorf("%v transfers failed as slow, want 1", got)
+		}
+		<-ended
+	})
+}
+
+// A writer that takes long, and brings each MiB in time, is served.
+func TestSteadyWriterIsServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rows = 3 << 20 / (2 * testCols)
+		w := newWorld(t, 1, func(c *ReceiverConfig) { c.Arena = newArena(t, 4<<20) })
+		defer w.close()
+		p := w.raw()
+		defer p.nc.Close()
+		big := wantRows("a", rows)
+		tk := w.grant(big)[0]
+		obj, h := objectOf(t, big), data(tk)
+		p.write(h.append(nil))
+		for rest := obj; len(rest) > 0; {
+			n := min(len(rest), 256<<10)
+			p.write(rest[:n])
+			rest = rest[n:]
+			time.Sleep(400 * time.Millisecond) // 5 s in all
+		}
+		p.wantAck(h, statusComplete)
+		w.wantObject(tk, obj)
 	})
 }
 

@@ -103,7 +103,9 @@ func (r *receiver) findLocked(h header) (*ticket, status, string) {
 func (s *session) land(rm *room, h header) error {
 	obj := rm.buf.Bytes()
 	s.check.Reset(rm.want.Protocol)
+	s.pace.begin()
 	n, err := s.receive(obj)
+	s.pace.end()
 	if err != nil {
 		return s.spill(rm, h, n, err)
 	}
@@ -190,7 +192,11 @@ func (s *session) landed(rm *room, loan *arena.Buf, meta embedding.Meta, verdict
 func (s *session) spill(rm *room, h header, n int, err error) error {
 	timeout := errors.Is(err, os.ErrDeadlineExceeded)
 	reason, cause := "disconnect", fmt.Errorf("writer %s left after %d of %d bytes: %w", s.nc.RemoteAddr(), n, h.Length, err)
-	if timeout {
+	switch {
+	case errors.Is(err, errSlow):
+		reason, cause = "slow", fmt.Errorf("writer %s brought %d of %d bytes, and less than %d in the last %v",
+			s.nc.RemoteAddr(), n, h.Length, min(progressBytes, h.Length), s.r.cfg.WriterTimeout)
+	case timeout:
 		reason, cause = "stall", fmt.Errorf("writer %s stalled for %v after %d of %d bytes",
 			s.nc.RemoteAddr(), s.r.cfg.WriterTimeout, n, h.Length)
 	}

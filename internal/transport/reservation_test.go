@@ -142,6 +142,7 @@ func TestT06DeadSender(t *testing.T) {
 				time.Sleep(time.Second)
 				p.wantAlive()
 			}
+			synctest.Wait() // the receiver reads: it hears of the death by an end of the stream
 			start := time.Now()
 			die(p)
 			if _, _, err := tk.Wait(context.Background()); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), text) {

@@ -216,8 +216,15 @@ func (s *session) interrupt() {
 // errLetGo: the room was given up while its memory was being filled.
 var errLetGo = errors.New("transfer is no longer wanted")
 
+// errSlow: a writer is not silent, and will not be through in any useful time either.
+var errSlow = errors.New("writer is too slow")
+
+// progressBytes of an object, or what it has less, must come within WriterTimeout: 512 KiB/s by default. A
+// writer that sends a byte now and then would keep the memory as long as it likes.
+const progressBytes = 1 << 20
+
 // pace reads from a peer that must make progress: each Read that returns bytes buys it another
-// WriterTimeout.
+// WriterTimeout, and within an object only if it is not slow.
 type pace struct {
 	s *session
 	// A silence of three quarters of the timeout may already be too long, since deadlines are moved only
@@ -225,7 +232,16 @@ type pace struct {
 	moved time.Time
 	// modest reads no further than the head of a frame.
 	modest bool
+	// Within an object: when the bytes of the current progressBytes began, and how many have come.
+	since time.Time
+	came  int
 }
+
+// begin is called before the first byte of an object.
+func (p *pace) begin() { p.since, p.came = time.Now(), 0 }
+
+// end is called when no more of an object is read.
+func (p *pace) end() { p.since = time.Time{} }
 
 // Read implements io.Reader, for the buffer.
 func (p *pace) Read(b []byte) (int, error) {
@@ -238,6 +254,9 @@ func (p *pace) Read(b []byte) (int, error) {
 func (p *pace) read(b []byte) (int, error) {
 	timeout := p.s.r.cfg.WriterTimeout
 	if now := time.Now(); now.Sub(p.moved) >= timeout/4 {
+		if !p.since.IsZero() && now.Sub(p.since) >= timeout {
+			return 0, errSlow
+		}
 		if err := p.s.extend(now.Add(timeout)); err != nil {
 			return 0, err
 		}
@@ -245,6 +264,9 @@ func (p *pace) read(b []byte) (int, error) {
 	}
 	n, err := p.s.nc.Read(b)
 	p.s.r.n.wire.Add(float64(n))
+	if p.came += n; p.came >= progressBytes && !p.since.IsZero() {
+		p.since, p.came = time.Now(), p.came%progressBytes
+	}
 	return n, err
 }
 
