@@ -120,6 +120,10 @@ deps-mooncake: ## fetch Mooncake's master and client into .cache (once)
 peers: deps-mooncake ## install vLLM, Mooncake's Python client and vllm-router into .cache/peers, to compare with (6.5 GiB, once; opt-in)
 	@scripts/peers.sh
 
+.PHONY: dist
+dist: ## make archives, a bill of materials and sums for amd64 and arm64 in dist/
+	@VERSION='$(VERSION)' scripts/dist.sh
+
 .PHONY: man
 man: build ## write the manual pages into dist/man
 	@bin/afterimage man --out dist/man

@@ -7,7 +7,7 @@ venv=.cache/venv
 want=scripts/requirements-test.txt
 
 if [ -x "$venv/bin/python" ] && cmp -s "$want" "$venv/installed.txt"; then
-	echo "deps-test: the OpenAI SDK is in $venv"
+	echo "deps-test: the OpenAI SDK and schemas are in $venv"
 	exit 0
 fi
 
@@ -30,5 +30,5 @@ mkdir -p .cache
 }
 echo "deps-test: installing $(grep -c '==' "$want") pinned packages"
 "$venv/bin/python" -m pip install --disable-pip-version-check --no-input --no-deps --progress-bar off -r "$want"
-"$venv/bin/python" -c 'import openai; print("deps-test: openai", openai.__version__, "imports")'
+"$venv/bin/python" -c 'import openai, kubernetes_validate, cyclonedx; print("deps-test: openai", openai.__version__, "imports")'
 cp "$want" "$venv/installed.txt"

@@ -88,5 +88,5 @@ var examples = map[string][]man.Example{
 		{Does: "In every fish", Line: "afterimage completion fish > ~/.config/fish/completions/afterimage.fish"},
 	},
 	"help":    {{Does: "Explain a command", Line: "afterimage help store warm"}},
-	"version": {{Does: "Print the version", Line: "afterimage version"}},
+	"version": {{Does: "Print the version", Line: "afterimage version"}, {Does: "What the program is made of", Line: "afterimage version --sbom"}},
 }

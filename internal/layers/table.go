@@ -52,6 +52,7 @@ var Table = map[string]Rule{
 	"admin":     {Layer: 6, Duty: "health and metrics: what every role's server shows without a key"},
 	"bench":     {Layer: 6, Duty: "measures and compares with targets and peers", Beside: []string{"admin", "chart", "load", "sim"}},
 	"top":       {Layer: 6, Duty: "the fleet in a terminal"},
+	"sbom":      {Layer: 6, Duty: "what a Go program is made of, as a bill of materials"},
 	"complete":  {Layer: 6, Duty: "how a command line that is being typed can go on, for shells"},
 	"man":       {Layer: 6, Duty: "manual pages from a grammar"},
 	"chart":     {Layer: 6, Duty: "pages of tables and SVG plots in one file"},
