@@ -3,6 +3,7 @@
 package ram
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"os"
@@ -55,45 +56,48 @@ func (c *Client) makeLink(nc net.Conn, memory *os.File) (made *link, err error) 
 	defer cn.limit.end()
 	a := ask{pid: uint32(os.Getpid()), flags: flagLink, memory: uint64(c.cfg.Arena.Stats().Capacity)}
 	p, table := newPins()
-	files := []*os.File{memory}
-	if p != nil {
-		defer table.Close()
-		files, a.table = append(files, table), tableBytes
-	}
 	defer func() {
 		if made == nil {
 			p.close()
 		}
 	}()
-	g, err := cn.hello(a, files)
-	if err != nil {
-		fdpass.CloseAll(cn.src.take(0))
-		return nil, err
+	files := []*os.File{memory}
+	if p != nil {
+		defer table.Close()
+		files, a.table = append(files, table), tableBytes
 	}
-	if err := cn.limit.met(); err != nil {
+	g, err := cn.hello(a, files)
+	if err = cmp.Or(err, cn.limit.met()); err != nil {
 		fdpass.CloseAll(cn.src.take(0))
 		return nil, err
 	}
 	c.noteEpoch(g)
 	files = cn.src.take(3)
 	defer fdpass.CloseAll(files)
-	if g.flags&flagLink == 0 || files == nil {
+	l := c.openLink(cn, g, files, p)
+	if l == nil {
 		c.linkless.Store(g.epoch)
 		return nil, nil
 	}
-	l := &link{c: c, nc: nc, in: cn.in, id: g.link, shown: g.flags&flagMemory != 0,
-		alive: newProbe(nc), wake: make(chan struct{}, 1), gone: make(chan struct{}), loans: make(map[uint64]*arena.Buf)}
-	if l.memory, err = arena.MapShared(files[0], g.memory); err != nil {
-		c.linkless.Store(g.epoch) // no address space, most likely: streaming goes on
-		return nil, nil
-	}
-	l.sketch = mapSketch(files[1], g.sketch)
-	l.pins = p.with(mapIndex(files[2], g.index), g.place)
 	c.link.Store(l)
 	c.shown.Add(1)
 	go l.read()
 	go l.write()
 	return l, nil
+}
+
+// openLink makes a link of what a Store showed; nil when that was not enough.
+func (c *Client) openLink(cn *conn, g greeting, files []*os.File, p *pins) *link {
+	if g.flags&flagLink == 0 || files == nil {
+		return nil
+	}
+	memory, err := arena.MapShared(files[0], g.memory)
+	if err != nil {
+		return nil // no address space, most likely: streaming goes on
+	}
+	return &link{c: c, nc: cn.nc, in: cn.in, id: g.link, memory: memory, shown: g.flags&flagMemory != 0,
+		alive: newProbe(cn.nc), wake: make(chan struct{}, 1), gone: make(chan struct{}), loans: make(map[uint64]*arena.Buf),
+		sketch: mapSketch(files[1], g.sketch), pins: p.with(mapIndex(files[2], g.index), g.place)}
 }
 
 // mapSketch returns nil for a sketch that cannot be used: every key is asked for then.

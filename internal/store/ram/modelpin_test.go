@@ -12,8 +12,14 @@ import (
 	"afterimage/internal/store"
 )
 
+// tester is a test, of rapid or not.
+type tester interface {
+	Fatal(...any)
+	Cleanup(func())
+}
+
 // mapped is a view of a, as a process that a was shown to has.
-func mapped(t *rapid.T, a *arena.Arena) *arena.Mapping {
+func mapped(t tester, a *arena.Arena) *arena.Mapping {
 	f, err := a.Share()
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +34,7 @@ func mapped(t *rapid.T, a *arena.Arena) *arena.Mapping {
 }
 
 // modelLink is a client's view of s.
-func modelLink(t *rapid.T, s *shelf) *link {
+func modelLink(t tester, s *shelf) *link {
 	p, f := newPins()
 	if p == nil {
 		t.Fatal("no table")

@@ -27,8 +27,9 @@ func (s *shelf) put(k embedding.Key, n int64, opts store.PutOptions, deadline ti
 	if !errors.Is(err, errNoRoom) {
 		return u, err
 	}
-	late := time.NewTimer(recallWait)
+	late, look := time.NewTimer(recallWait), time.NewTicker(linger)
 	defer late.Stop()
+	defer look.Stop()
 	for waiting := true; waiting; {
 		returned, ok := s.recallFor(n)
 		// What came back until here is not waited for.
@@ -38,6 +39,7 @@ func (s *shelf) put(k embedding.Key, n int64, opts store.PutOptions, deadline ti
 		if waiting = ok; ok {
 			select {
 			case <-returned:
+			case <-look.C: // pins end without a word
 			case <-late.C:
 				waiting = false
 			}
