@@ -154,10 +154,6 @@ func TestLoanFallsBackToCopy(t *testing.T) {
 		w.close()
 	}
 	f("a sender that lends nothing", func(w *world) Sender { return w.sender() })
-	f("memory of another arena", func(w *world) Sender {
-		other := mapped(w.t, 1<<20)
-		return w.sender(func(c *SenderConfig) { c.Arena = other })
-	})
 	f("another boot", func(w *world) Sender {
 		s := w.sender(func(c *SenderConfig) { c.Arena = w.from })
 		s.(*sender).me.Boot = "another"
@@ -172,6 +168,34 @@ func TestLoanFallsBackToCopy(t *testing.T) {
 		w.me.Socket = "@afterimage-test-nobody"
 		return w.sender(func(c *SenderConfig) { c.Arena = w.from })
 	})
+}
+
+// TestLoanOfACopy: an object in memory that receivers have not mapped, such as a Store's, is copied once, into
+// memory that they have; where that is full it goes through the connection.
+func TestLoanOfACopy(t *testing.T) {
+	w, s := nearWorld(t, 4)
+	own := w.from
+	w.from = mapped(t, 1<<20) // where deliver makes objects
+	got := w.deliver(s, "a")
+	if !got.Foreign() || string(got.Bytes()) != string(object(t, "a")) {
+		t.Errorf("foreign %v, or other bytes", got.Foreign())
+	}
+	if n := testutil.ToFloat64(w.n.copied); n != 0 || committed(own) != int64(objectBytes(testRows)) || committed(w.from) != 0 {
+		t.Errorf("%v bytes copied through the connection, %d held in the sender's arena and %d in the other", n, committed(own), committed(w.from))
+	}
+	got.Release()
+	eventually(t, "the copy is gone", func() bool { return committed(own) == 0 })
+	rest, err := own.Reserve(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got = w.deliver(s, "b"); got.Foreign() || string(got.Bytes()) != string(object(t, "b")) {
+		t.Errorf("foreign %v, or other bytes", got.Foreign())
+	}
+	got.Release()
+	rest.Abort()
+	s.Close()
+	w.close()
 }
 
 // At most half of an arena is on loan; past a quarter the oldest loans are asked back.

@@ -81,7 +81,7 @@ func (d *delivery) dial(ctx context.Context) deliveryEvent {
 	if d.call, err = l.begin(d.flight, d.buf.Len()); err != nil {
 		return d.failed(ctx, err)
 	}
-	if d.cuts > 0 || d.buf.Len() >= askFrom && !l.canLend(d.buf) {
+	if d.cuts > 0 || d.buf.Len() >= askFrom && !l.canLend(d.buf.Len()) {
 		return evAskFirst
 	}
 	return evConnected
