@@ -5,11 +5,11 @@
 // # Data path
 //
 // The receiver decides about memory. Receiver.Grant reserves room for all objects of a request or for
-// none, in arrival order; a grant travels to the Encoder with the control calls. Sender.Reserve announces
-// that its object is being made, and Sender.Send delivers it: between hosts it is written, as it lies in
-// the sender's arena, straight into the granted range of the receiver's; on one host the receiver has
-// mapped the sender's arena, read-only, and reads the object where it is. The receiver checks the object
-// against its key and contract and confirms. Ticket.Wait then hands the object out.
+// none, in arrival order; a grant travels to the Encoder with the control calls, and Sender.Send delivers
+// its object. Between hosts that is written, as it lies in the sender's arena, straight into the granted
+// range of the receiver's; on one host the receiver has mapped the sender's arena, read-only, and reads the
+// object where it is. The receiver checks the object against its key and contract and confirms. Ticket.Wait
+// then hands the object out.
 //
 // Bytes go over one connection per peer pair, TCP between hosts and a unix socket on one, in fixed
 // 64-byte frames (frame.go, docs/wire.md). Every frame carries transfer, attempt and generation; a late

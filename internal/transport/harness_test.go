@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"afterimage/internal/arena"
+	"afterimage/internal/control"
 	"afterimage/internal/embedding"
 	"afterimage/internal/testkit/faultconn"
 	"github.com/prometheus/client_golang/prometheus"
@@ -106,6 +107,25 @@ func (w *world) sender(change ...func(*SenderConfig)) Sender {
 		w.t.Fatal(err)
 	}
 	return s
+}
+
+// announce has s say that the object of g is being made, as a Send does that asks before it copies, and prove
+// life from then on.
+func announce(ctx context.Context, s Sender, g control.Grant) (take func(why string), err error) {
+	l, err := s.(*sender).connect(ctx, g.Address)
+	if err != nil {
+		return nil, err
+	}
+	id, err := parseTransfer(g.Transfer)
+	if err != nil {
+		return nil, err
+	}
+	f := flight{id, g.Attempt}
+	if _, err := l.begin(f, g.Bytes); err != nil {
+		return nil, err
+	}
+	l.post(header{Type: frameReserve, Transfer: id, Attempt: g.Attempt, Generation: g.Generation})
+	return func(why string) { l.abandon(f, why) }, nil
 }
 
 // grant asks for one ticket per want, without waiting.

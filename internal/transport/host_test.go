@@ -122,7 +122,7 @@ func (h *hostSide) do(req hostRequest) (resp hostResponse) {
 			buf.Release()
 		}
 	case "reserve":
-		h.s.Reserve(req.Grant)
+		_, err = announce(ctx, h.s, req.Grant)
 	case "send":
 		var buf *arena.Buf
 		if buf, err = h.arena.Reserve(wt.Bytes); err == nil {

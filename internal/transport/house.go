@@ -42,5 +42,5 @@ func (l *link) look(now time.Time) (silent time.Duration, working bool) {
 	if !l.asked.IsZero() {
 		silent = now.Sub(l.asked)
 	}
-	return silent, len(l.calls)+len(l.vows) > 0
+	return silent, len(l.calls) > 0
 }

@@ -52,8 +52,7 @@ type link struct {
 	mu     sync.Mutex // guards the fields below
 	err    error      // why it broke; wraps ErrPeer
 	calls  map[flight]*call
-	spare  []*call         // that nobody waits for
-	vows   map[flight]*vow // reservations
+	spare  []*call // that nobody waits for
 	queue  []parcel
 	busy   bool // somebody writes to nc
 	loans  loans
@@ -70,7 +69,6 @@ func newLink(s *sender, address string, nc net.Conn, generation uint64, lends bo
 		wake:  make(chan struct{}, 1),
 		done:  make(chan struct{}),
 		calls: make(map[flight]*call),
-		vows:  make(map[flight]*vow),
 		loans: loans{bufs: make(map[flight]*loan)},
 	}
 	l.near, _ = nc.(*net.UnixConn)
@@ -201,14 +199,9 @@ func (l *link) frame(in *bufio.Reader) error {
 
 // answeredLocked wakes whoever waits for a. Nobody does after a cancel, and for a reservation.
 func (l *link) answeredLocked(f flight, a answer) {
-	if v := l.vows[f]; v != nil && a.status.class() != nil {
-		v.breakLocked()
-	}
 	c := l.calls[f]
 	if c == nil {
-		if l.vows[f] == nil {
-			l.s.m.dropped.WithLabelValues(sideSender, "late answer").Inc()
-		}
+		l.s.m.dropped.WithLabelValues(sideSender, "late answer").Inc()
 		return
 	}
 	l.yields = c.large
@@ -222,9 +215,6 @@ func (l *link) answeredLocked(f flight, a answer) {
 // cancelledLocked takes note that the receiver no longer wants an object.
 func (l *link) cancelledLocked(f flight, why string) {
 	l.unqueueLocked(f)
-	if v := l.vows[f]; v != nil {
-		v.breakLocked()
-	}
 	if c := l.calls[f]; c != nil {
 		select {
 		case c.answer <- answer{status: statusCancelled, reason: why}:
@@ -248,9 +238,6 @@ func (l *link) fail(cause error) error {
 		case c.answer <- answer{err: l.err}:
 		default: // it has two answers already, which say more
 		}
-	}
-	for _, v := range l.vows {
-		v.breakLocked()
 	}
 	queue := l.queue
 	l.queue = nil

@@ -110,10 +110,12 @@ func (h *history) run(i int, o op) {
 	case "send":
 		h.wg.Go(func() { h.send(tk, name) })
 	case "reserve":
-		v := h.s.Reserve(tk.Grant())
 		h.wg.Go(func() {
-			time.Sleep(time.Duration(o.Arg) * 200 * time.Millisecond)
-			v.End([]string{"", "gave up"}[o.Arg%2])
+			takeBack, err := announce(h.ctx, h.s, tk.Grant())
+			if err == nil && o.Arg%2 == 1 {
+				time.Sleep(time.Duration(o.Arg) * 200 * time.Millisecond)
+				takeBack("gave up")
+			}
 		})
 	case "send wrong":
 		h.wg.Go(func() { h.send(tk, "wrong") })

@@ -25,7 +25,7 @@ type sender struct {
 
 	ctx  context.Context // ends at Close
 	stop context.CancelFunc
-	wg   sync.WaitGroup // dials, reservations, and three goroutines per link
+	wg   sync.WaitGroup // dials, and three goroutines per link
 
 	mu     sync.Mutex // guards the fields below and all peers; taken before link.mu
 	closed bool

@@ -90,10 +90,6 @@ type Turn interface {
 
 // Sender is an Encoder's side. All methods may be called from any goroutine.
 type Sender interface {
-	// Reserve announces, without waiting, that the object for g is being made. From then on the
-	// receiver fails the transfer when this process dies or falls silent. The caller ends the
-	// Reservation, after Send or instead of it.
-	Reserve(g control.Grant) Reservation
 	// Send delivers the object in buf to g and returns when the receiver has confirmed it: by loan if
 	// the receiver is on this host and a loan is possible, else by copy. It may keep references of buf
 	// beyond its return: of a copy until it has left, of a loan until the receiver lets go of it or
@@ -102,13 +98,4 @@ type Sender interface {
 	// Close fails the sends in flight with ErrPeer and returns when every goroutine has ended. What is
 	// on loan then is quarantined in its arena: nobody will say when the receiver let go of it.
 	Close() error
-}
-
-// Reservation is a sender's promise of one object.
-type Reservation interface {
-	// Gone is closed when the receiver cancelled the transfer, or died: nobody wants the object there.
-	Gone() <-chan struct{}
-	// End ends the promise. If the object was not sent, the receiver learns at once that it will not
-	// come, and why. A second End does nothing.
-	End(reason string)
 }
