@@ -71,14 +71,15 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 	})
 	probes, stop := context.WithCancel(context.Background())
 	g.Start(probes)
-	mux := p.mux(g.Ready, nil)
+	out := &exit{p: p, notice: time.Duration(own.DrainNotice)}
+	mux := p.mux(out.unless(g.Ready), nil)
 	g.Routes(mux)
 	if own.Dashboard {
 		defer serveDashboard(mux, g, cfg, p)()
 	}
 	err = p.ready("")
 	if err == nil {
-		err = p.serve(ctx, door.Wrap(mux))
+		err = out.serve(ctx, door.Wrap(mux))
 	}
 	stop()
 	g.Close()

@@ -53,15 +53,22 @@ func runVLLMFront(ctx context.Context, cfg config.Config, p *process) (err error
 		stop()
 		f.Close()
 	}()
-	api := p.mux(f.Ready, nil)
+	out := &exit{p: p, notice: time.Duration(cfg.Gateway.DrainNotice)}
+	api := p.mux(out.unless(f.Ready), nil)
 	f.Routes(api)
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /health", f.ServeHealth) // vLLM's proxy says more there than other roles
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
+		if out.leaving.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		f.ServeHealth(w, r) // vLLM's proxy says more there than other roles
+	})
 	mux.Handle("/", door.Wrap(api))
 	if err := p.ready(""); err != nil {
 		return err
 	}
-	return p.serve(ctx, mux)
+	return out.serve(ctx, mux)
 }
 
 // vllmConfig is the configuration of the front. Three of vLLM's own variables are read.

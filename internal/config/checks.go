@@ -324,6 +324,7 @@ func (c *checker) gateway() {
 	c.bytes("gateway.max_body_bytes", g.MaxBodyBytes, KiB)
 	c.atLeast("gateway.max_images", int64(g.MaxImages), 0, "")
 	c.fetching(g)
+	c.duration("gateway.drain_notice", g.DrainNotice, 0)
 	c.atLeast("gateway.repairs", int64(g.Repairs), 0, "")
 	c.duration("gateway.silence_limit", g.SilenceLimit, time.Second)
 	c.keys(g)

@@ -147,6 +147,7 @@ type Gateway struct {
 	FetchBudget      Bytes    `toml:"fetch_budget_bytes" key:"gateway.fetch_budget_bytes" name:"fetch-budget-bytes" placeholder:"SIZE" help:"Most memory for fetched images of all requests in work. A request waits until there is room for all of its own, for at most 10s."`
 	Repairs          int      `toml:"repairs" key:"gateway.repairs" placeholder:"N" help:"How often lost embeddings of one request are made again before the client gets a 503."`
 	Routing          string   `toml:"routing" key:"gateway.routing" placeholder:"HOW" help:"How workers are chosen. affinity: the same image goes to the same Encoder, a conversation to the P/D that has seen it, within bounds of load; vLLM's P/Ds by load alone. round-robin, which is vLLM's way, and random are for comparison."`
+	DrainNotice      Duration `toml:"drain_notice" key:"gateway.drain_notice" placeholder:"TIME" help:"How long a gateway that SIGTERM has told to leave goes on taking requests while /readyz and /health say 503, for load balancers to see it. Then it takes none, and finishes what it has within server.drain."`
 	LogRequests      bool     `toml:"log_requests" key:"gateway.log_requests" name:"log-requests" help:"Add parameters, and sizes of images, to the line that is logged of each request. It never holds prompts, pictures or queries of URLs."`
 	Dashboard        bool     `toml:"dashboard" key:"gateway.dashboard" negatable:"" help:"Serve the page at /: the fleet, the latest requests picture by picture, and what reuse saved. It shows no prompts, pictures, addresses or names of requests."`
 	Store            string   `toml:"store" key:"gateway.store" name:"store-socket" placeholder:"SOCKET" help:"Socket of the Store, with store.kind = ram, for the page to show how full it is. With mooncake, mooncake.admin says it. Nothing else depends on it."`
@@ -258,7 +259,7 @@ func DefaultConfig() Config {
 		},
 		Gateway: Gateway{
 			Listen: "127.0.0.1:8000", MaxBodyBytes: 64 * MiB, MaxImages: 16,
-			FetchTimeout: Duration(10 * time.Second), FetchBudget: GiB, Repairs: 2, Routing: "affinity", Dashboard: true, SilenceLimit: Duration(10 * time.Second),
+			FetchTimeout: Duration(10 * time.Second), FetchBudget: GiB, DrainNotice: Duration(5 * time.Second), Repairs: 2, Routing: "affinity", Dashboard: true, SilenceLimit: Duration(10 * time.Second),
 			OpenMetrics: true, MaxQueued: 256, MaxWait: Duration(30 * time.Second),
 		},
 		VLLM: VLLM{
