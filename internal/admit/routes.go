@@ -36,6 +36,7 @@ var Routes = []Route{
 	{"GET /instances", Admin, false, "it shows addresses of workers"},
 	{"GET /v1/fleet", Admin, false, "it shows addresses of workers"},
 	{"GET /v1/live", Admin, false, "it shows requests of all tenants"},
+	{"GET /v1/thumbnails/{identifier}", Admin, false, "it shows pictures of all tenants; there are none without `gateway.dashboard_thumbnails`"},
 	{"POST /start_profile", Admin, false, "it slows the whole fleet down"},
 	{"POST /stop_profile", Admin, false, "likewise"},
 	{"POST /v1/chat/completions", Keyed, true, ""},

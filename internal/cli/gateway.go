@@ -65,7 +65,7 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 	g := gateway.New(gateway.Config{
 		Version: version, Token: token, Encoders: own.Encoders, Prefills: own.Prefills,
 		MaxBodyBytes: int64(own.MaxBodyBytes), MaxImages: own.MaxImages, Limits: limits, Fetcher: fetcher, Fetched: media.NewBudget(int64(own.FetchBudget)),
-		Routing: gateway.Routing(own.Routing), LogRequests: own.LogRequests, NoOverlap: !cfg.Delivery.Overlap, Repairs: own.Repairs, ProbeEvery: probeEvery, ProbeTimeout: probeTimeout, SilenceLimit: time.Duration(own.SilenceLimit),
+		Routing: gateway.Routing(own.Routing), LogRequests: own.LogRequests, Thumbnails: own.Dashboard && own.DashboardThumbnails, NoOverlap: !cfg.Delivery.Overlap, Repairs: own.Repairs, ProbeEvery: probeEvery, ProbeTimeout: probeTimeout, SilenceLimit: time.Duration(own.SilenceLimit),
 		PrepareTimeout: prepareTimeout, EncodeTimeout: encodeTimeout, WriteTimeout: writeTimeout,
 		Events: storeEvents(cfg.Mooncake, p), Tracer: p.tracer, Registry: p.registry, Logger: p.log,
 	})

@@ -4,7 +4,8 @@
 // reuse saved, and a place to try it. The page is part of the binary, loads nothing from elsewhere, and is
 // kept up to date by server-sent events.
 //
-// It shows no prompts, no pictures, no addresses, and no names that clients gave their requests. Where the gateway
+// It shows no prompts, no addresses, and no names that clients gave their requests; and small pictures only where the
+// gateway makes thumbnails. Where the gateway
 // asks for keys, the page itself has nothing to hide, and asks for one: any key may ask questions, an admin's sees
 // what all tenants' requests came to.
 package dashboard
@@ -71,7 +72,7 @@ func New(cfg Config) *Dashboard {
 // Routes mounts the page, its files and its events.
 func (d *Dashboard) Routes(mux *http.ServeMux) {
 	mux.Handle("GET /{$}", asset("index.html"))
-	for _, name := range []string{"api.js", "app.js", "show.js", "play.js", "style.css", "icon.svg"} {
+	for _, name := range []string{"api.js", "app.js", "show.js", "play.js", "thumbs.js", "style.css", "icon.svg"} {
 		mux.Handle("GET /dashboard/"+name, asset(name))
 	}
 	mux.HandleFunc("GET /v1/live", d.serveLive)

@@ -43,6 +43,7 @@ func (g *Gateway) attempt(ctx context.Context, req *request, out *proxy.Reply, p
 	if req, err = g.named(ctx, enc, req); err != nil {
 		return retryElsewhere(enc, err)
 	}
+	g.thumbnails.offer(req.images)
 	orders, err := g.prepare(ctx, req, pd, enc, attempt, past)
 	if err != nil || lack != nil && len(orders) > 0 {
 		// It may have granted all the same, and its answer may be lost.

@@ -44,6 +44,8 @@ type Config struct {
 	Routing Routing
 	// LogRequests adds parameters to the line that is logged of each request.
 	LogRequests bool
+	// Thumbnails has small pictures made of images, for the page.
+	Thumbnails bool
 	// NoOverlap has P/D begin only when all embeddings are there, to measure what beginning earlier brings.
 	NoOverlap bool
 	// Repairs is how often an attempt is repeated when a worker fails or lacks an item.
@@ -78,6 +80,8 @@ type Gateway struct {
 	stored  *stored
 	seen    *seen
 	choose  *chooser
+	// thumbnails is nil without Config.Thumbnails.
+	thumbnails *thumbnails
 	// background holds calls that nobody waits for but Close.
 	background sync.WaitGroup
 }
@@ -99,6 +103,9 @@ func New(cfg Config) *Gateway {
 		choose: newChooser(cfg.Routing, m.chosen),
 	}
 	cfg.Registry.MustRegister(workersCollector{g.fleet})
+	if cfg.Thumbnails {
+		g.thumbnails = newThumbnails()
+	}
 	return g
 }
 
@@ -106,6 +113,9 @@ func New(cfg Config) *Gateway {
 func (g *Gateway) Start(ctx context.Context) {
 	g.fleet.start(ctx)
 	g.watchStore(ctx)
+	if g.thumbnails != nil {
+		g.background.Go(func() { g.thumbnails.run(ctx) })
+	}
 }
 
 // Close waits for the probes, whose context must have ended, and for what requests left to do in the
@@ -131,6 +141,7 @@ func (g *Gateway) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+control.PathWarm, g.serveWarm)
 	mux.HandleFunc("GET /v1/models", g.serveModels)
 	mux.HandleFunc("GET /v1/fleet", g.serveFleet)
+	mux.HandleFunc("GET /v1/thumbnails/{identifier}", g.serveThumbnail)
 	mux.HandleFunc("GET "+control.PathTraces+"/{trace}", g.serveTrace)
 	mux.HandleFunc("/", proxy.Unrouted(mux))
 }

@@ -23,6 +23,8 @@ type View struct {
 	Totals   Totals        `json:"totals"`
 	Requests []SeenRequest `json:"requests"` // the latest that changed, oldest first
 	Images   []SeenImage   `json:"images"`   // most used first
+	// Thumbnails says that there are small pictures of images, each at /v1/thumbnails/ and its identifier.
+	Thumbnails bool `json:"thumbnails,omitempty"`
 }
 
 // Member is a worker of the fleet.
@@ -71,7 +73,7 @@ type SeenImage struct {
 // since; 0 is all.
 func (g *Gateway) View(since uint64) View {
 	snap := g.fleet.snapshot()
-	v := View{Encoders: members(snap.Encoders), Prefills: members(snap.Prefills)}
+	v := View{Encoders: members(snap.Encoders), Prefills: members(snap.Prefills), Thumbnails: g.thumbnails != nil}
 	v.Requests, v.Revision = g.traces.changed(since)
 	v.Totals, v.Images = g.seen.view()
 	return v

@@ -63,7 +63,7 @@ func requestFor(pattern, query string) *http.Request {
 	if !ok {
 		method, path = http.MethodGet, pattern+"nowhere"
 	}
-	path = strings.NewReplacer("{$}", "", "{trace}", "x", "{request}", "x").Replace(path)
+	path = strings.NewReplacer("{$}", "", "{trace}", "x", "{identifier}", "x", "{request}", "x").Replace(path)
 	return httptest.NewRequest(method, path+query, strings.NewReader("{}"))
 }
 

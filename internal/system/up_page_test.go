@@ -134,6 +134,9 @@ func TestPageShowsReuse(t *testing.T) {
 		t.Errorf("the page lists %q, want the resident one above the encoded one", rows)
 	}
 	p.do(click("#requests details summary"), shows("#requests details[open]", "prefill-0"))
+	if n := eval[int](p, `document.querySelectorAll("img.thumb").length`); n != 0 {
+		t.Errorf("the page shows %d pictures without being told to", n)
+	}
 	p.shoot("desktop-light.png")
 
 	p.do(click("#theme"))
@@ -163,4 +166,30 @@ func TestPageFollowsTheFleet(t *testing.T) {
 	p.do(shows("#link", "no connection"))
 	back()
 	p.do(shows("#link", "live"), becomes(up+` === 5`))
+}
+
+// Where the gateway is told to, the page shows small pictures of what was asked about; else it has none.
+func TestPageShowsThumbnails(t *testing.T) {
+	u := startUp(t, "--engine", "device", "--device", "encode=1ms", "--dashboard-thumbnails")
+	p := openBrowser(t)
+	p.do(chromedp.EmulateViewport(1200, 900), chromedp.Navigate(u.url+"/"), shows("#link", "live"))
+	for _, name := range []string{"flag.png", "cat.jpg"} {
+		file := must[[]byte](t)(os.ReadFile(filepath.Join(root, "examples", name)))
+		u.mustAsk(t, "", file)
+	}
+	const drawn = `[...document.querySelectorAll("%s img.thumb")].filter(i => !i.hidden && i.complete && i.naturalWidth > 0 && i.naturalWidth <= 96).length`
+	p.do(becomes(fmt.Sprintf(drawn, "#images")+` === 2`), becomes(fmt.Sprintf(drawn, "#requests summary")+` === 2`))
+	p.do(click("#requests details summary"), shows("#requests details[open]", "prefill-0"), becomes(fmt.Sprintf(drawn, "#requests details[open] td")+` === 1`))
+	p.shoot("thumbnails-light.png")
+	p.do(click("#theme"))
+	p.shoot("thumbnails-dark.png")
+	p.do(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), chromedp.Reload(), becomes(fmt.Sprintf(drawn, "#images")+` === 2`))
+	if eval[bool](p, `document.documentElement.scrollWidth > window.innerWidth`) {
+		t.Error("the page is wider than a phone")
+	}
+	p.shoot("thumbnails-phone.png")
+	logs := u.errs.String()
+	if strings.Contains(logs, "thumbnail") || strings.Contains(logs, "JFIF") {
+		t.Errorf("thumbnails are logged:\n%s", logs)
+	}
 }

@@ -3,6 +3,7 @@
 
 import { call, events, keyForm, onKey } from "./api.js";
 import { ask } from "./play.js";
+import { thumb } from "./thumbs.js";
 import { at, bytes, count, el, fill, ms, share } from "./show.js";
 
 const SOURCES = {
@@ -14,6 +15,7 @@ const SOURCES = {
 };
 const KEPT = 60;
 const requests = new Map(); // by number
+let thumbs = false; // the gateway has small pictures
 const byId = (id) => document.getElementById(id);
 
 function totals(view) {
@@ -70,8 +72,10 @@ function bar(r) {
 
 const chip = (source, text) => el("span", { class: `chip ${source}`, title: SOURCES[source] || source }, text);
 
+const picture = (identifier) => (thumbs && identifier ? [thumb(identifier)] : []);
+
 function itemRow(it) {
-  return el("tr", {}, el("td", {}, `${it.index + 1}`), el("td", {}, el("code", {}, it.identifier.slice(0, 12))),
+  return el("tr", {}, el("td", {}, `${it.index + 1}`), el("td", {}, ...picture(it.identifier), el("code", {}, it.identifier.slice(0, 12))),
     el("td", {}, chip(it.source, it.source)), el("td", {}, it.encoder || "P/D itself"), el("td", {}, it.road || ""),
     el("td", { class: "n" }, bytes(it.bytes)), el("td", { class: "n" }, ms(it.queue_ms)),
     el("td", { class: "n" }, ms(it.ms)), el("td", { class: "n" }, ms(it.transfer_ms)), el("td", { class: "n" }, ms(it.wait_ms)));
@@ -91,7 +95,7 @@ function details(r) {
 function request(r, open) {
   const total = r.done ? ms(r.stages.at(-1).ms) : "in work";
   const state = r.done && r.status !== 200 ? el("span", { class: "n failed" }, `${r.status}`) : el("span", { class: "n" }, total);
-  const chips = r.items.map((it) => chip(it.source, `${it.source} ${it.ms ? ms(it.ms) : ""}`));
+  const chips = r.items.flatMap((it) => [...picture(it.identifier), chip(it.source, `${it.source} ${it.ms ? ms(it.ms) : ""}`)]);
   const box = el("details", { "data-number": r.number },
     el("summary", {}, el("span", {}, `#${r.number}`), el("span", { class: "when dim" }, at(r.begun)),
       el("span", { class: "chips" }, ...(chips.length ? chips : [el("span", { class: "dim" }, r.status < 400 ? "text only" : "ended early")])), bar(r), state),
@@ -121,7 +125,7 @@ function images(all) {
   fill(byId("images"), ...all.slice(0, 12).map((m) => {
     const names = Object.keys(SOURCES).filter((s) => m.sources[s]);
     const mix = names.map((s) => el("i", { class: s, style: `width:${100 * m.sources[s] / m.uses}%` }));
-    return el("tr", {}, el("td", {}, el("code", { title: m.identifier }, m.identifier.slice(0, 16))), el("td", { class: "n" }, count(m.uses)),
+    return el("tr", {}, el("td", {}, ...picture(m.identifier), el("code", { title: m.identifier }, m.identifier.slice(0, 16))), el("td", { class: "n" }, count(m.uses)),
       el("td", {}, el("span", { class: "mix", title: names.map((s) => `${s} ${m.sources[s]}`).join(", ") }, ...mix)),
       el("td", { class: "n" }, m.rows ? count(m.rows) : ""), el("td", { class: "n" }, bytes(m.bytes)), el("td", { class: "n" }, at(m.last)));
   }));
@@ -132,6 +136,7 @@ function show(view) {
     requests.clear();
     fill(byId("requests"), el("p", { class: "note" }, "None yet."));
   }
+  thumbs = Boolean(view.thumbnails);
   totals(view);
   fleet(view);
   list(view.requests);
