@@ -149,17 +149,23 @@ func (r *mooncakeRig) peerEnv(b MooncakeBench) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return append(vllmEnv(b.Env, b.Dir), "MOONCAKE_CONFIG_PATH="+file), os.WriteFile(file, text, 0o600)
+}
+
+// vllmEnv is the environment of programs with vLLM's and Mooncake's Python code in them: on this host's CPU, over TCP. dir
+// has the libraries that Mooncake needs.
+func vllmEnv(own []string, dir string) []string {
 	env := []string{
-		"LD_LIBRARY_PATH=" + b.Dir, "MOONCAKE_CONFIG_PATH=" + file, "MC_FORCE_TCP=1", "MC_TCP_ENABLE_CONNECTION_POOL=1", "GLOG_minloglevel=1",
+		"LD_LIBRARY_PATH=" + dir, "MC_FORCE_TCP=1", "MC_TCP_ENABLE_CONNECTION_POOL=1", "GLOG_minloglevel=1",
 		"VLLM_TARGET_DEVICE=cpu", "VLLM_HOST_IP=127.0.0.1", "OMP_NUM_THREADS=1", "HF_HUB_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1",
 		"VLLM_LOGGING_LEVEL=WARNING",
 	}
-	for _, v := range b.Env {
+	for _, v := range own {
 		if !strings.HasPrefix(v, "PYTHON") { // compiled modules are to be used, and nothing of the caller's
 			env = append(env, v)
 		}
 	}
-	return env, os.WriteFile(file, text, 0o600)
+	return env
 }
 
 // stop ends all of it: those that use something before what they use.

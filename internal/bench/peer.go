@@ -35,7 +35,7 @@ type peer struct {
 
 // peerAsk is one request to a peer.
 type peerAsk struct {
-	Op   string   `json:"op"` // hit, get, miss, put, drop, sums
+	Op   string   `json:"op"` // hit, get, miss, put, drop, sums, push
 	IDs  []string `json:"ids,omitempty"`
 	Rows int      `json:"rows,omitempty"`
 	Cols int      `json:"cols,omitempty"`
@@ -58,14 +58,19 @@ func startPeer(ctx context.Context, kind string, at mooncakeAddresses, python st
 	if err := os.WriteFile(script, peerScript, 0o600); err != nil {
 		return nil, err
 	}
+	args := []string{"-W", "ignore", script, kind, socket, at.master, at.host, benchNamespace.String(), strconv.Itoa(room)}
+	return connectPeer(ctx, kind, socket, python, args, env)
+}
+
+// connectPeer runs a program that connects to a socket, and waits until it has.
+func connectPeer(ctx context.Context, name, socket, python string, args, env []string) (*peer, error) {
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
 	defer ln.Close()
-	args := []string{"-W", "ignore", script, kind, socket, at.master, at.host, benchNamespace.String(), strconv.Itoa(room)}
 	p := &peer{}
-	if p.child, err = startChild(kind, python, args, env, func(string) bool { return false }); err != nil {
+	if p.child, err = startChild(name, python, args, env, func(string) bool { return false }); err != nil {
 		return nil, err
 	}
 	if p.conn, err = p.accept(ctx, ln); err != nil {

@@ -27,6 +27,7 @@ type benchCmd struct {
 	Compare      compareCmd      `cmd:"" help:"Compare two results of bench serve."`
 	Reassign     reassignCmd     `cmd:"" name:"reassignment" help:"The published experiment: what the Store is worth when images are asked of another Encoder than the one that has them."`
 	Simulate     foretellCmd     `cmd:"" help:"How near 'afterimage simulate' comes to a fleet under the same traffic (modelled accelerator)."`
+	Relay        relayCmd        `cmd:"" help:"What it takes to deliver an embedding into a vLLM consumer's memory, against vLLM's own producer."`
 	Gateway      gatewayBenchCmd `cmd:"" help:"What a gateway before vLLM workers takes and adds, against vLLM's own proxy and others: requests per second, latency, memory."`
 	StubVLLM     stubVLLMCmd     `cmd:"" name:"stub-vllm" hidden:"" help:"vLLM workers that do no work, for measuring a gateway."`
 	ReverseProxy reverseProxyCmd `cmd:"" hidden:"" help:"The least that a proxy does, to compare a gateway with."`

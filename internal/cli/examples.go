@@ -46,6 +46,7 @@ var examples = map[string][]man.Example{
 	"gateway": {
 		{Does: "Put a gateway before workers", Line: "afterimage gateway --encoder http://10.0.0.7:8100 --encoder http://10.0.0.7:8101 --prefill http://10.0.0.8:8200"},
 		{Does: "Before vLLM workers", Line: "afterimage gateway --port 8000 --encode-servers-urls http://e1:8001 --decode-servers-urls http://d1:8003"},
+		{Does: "The same, with Store hits brought past their Encoders", Line: "afterimage gateway --port 8000 --encode-servers-urls http://e1:8001 --decode-servers-urls http://d1:8003 --ec-consumer-zmq-addrs tcp://d1:14579 --relay --relay-model /models/vl"},
 	},
 	"trace": {{Does: "Show what became of a request, by the x-afterimage-trace of its answer", Line: "afterimage trace 4f1c2a9e0b7d4c55a1e2f30918d7c6b5"}},
 	"top": {
@@ -69,6 +70,7 @@ var examples = map[string][]man.Example{
 	"bench serve":        {{Does: "Put 200 made-up requests on an endpoint", Line: "afterimage bench serve --url http://127.0.0.1:8000 --requests 200 --rate 4"}},
 	"bench compare":      {{Does: "Compare two results", Line: "afterimage bench compare before.json after.json"}},
 	"bench reassignment": {{Does: "Rerun the published experiment at a tenth of its length", Line: "afterimage bench reassignment --scale 0.1"}},
+	"bench relay":        {{Does: "Measure deliveries into vLLM's memory", Line: "afterimage bench relay --check"}},
 	"bench gateway":      {{Does: "Measure a gateway before vLLM workers", Line: "afterimage bench gateway"}},
 	"bench simulate":     {{Does: "Hold what simulate foretells against a fleet", Line: "afterimage bench simulate"}},
 	"simulate":           {{Does: "What reuse gives a made-up traffic", Line: "afterimage simulate --requests 2000 --images 1:0.5,4:0.5"}, {Does: "What it gives yours", Line: "afterimage simulate trace.csv"}},
