@@ -201,6 +201,9 @@ func TestUnfit(t *testing.T) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		}
 		c := newClient(t, limits)
+		if _, err := c.Check(t.Context(), at.Address()); !errors.Is(err, consumer.ErrUnfit) {
+			t.Errorf("%s: the check says %v", name, err)
+		}
 		if o := c.Deliver(t.Context(), at.Address(), []consumer.Item{item(0, nil)})[0]; !errors.Is(o.Err, consumer.ErrUnfit) {
 			t.Errorf("%s: got %v", name, o)
 		}
@@ -306,5 +309,23 @@ func TestSettle(t *testing.T) {
 	}
 	for told := cancels.Load(); cancels.Load() == told; {
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestCheck: a look at a consumer leaves nothing behind.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	at := vllmconsumer.Start(t, vllmconsumer.Config{Shards: 3})
+	c := newClient(t, quick())
+	if n, err := c.Check(t.Context(), at.Address()); n != 3 || err != nil {
+		t.Errorf("%d shards, %v; want 3", n, err)
+	}
+	empty(t, at)
+	if at.Shards[0].Writes()+at.Shards[1].Writes() > 0 {
+		t.Error("something was written")
+	}
+	at.Stop()
+	if _, err := c.Check(t.Context(), at.Address()); err == nil {
+		t.Error("a consumer that is gone is well")
 	}
 }

@@ -192,3 +192,22 @@ func TestMany(t *testing.T) {
 		t.Error("memory is reserved after all has ended")
 	}
 }
+
+// TestStudy: one picture that an Encoder has made is enough for others of its size, though it never comes again.
+func TestStudy(t *testing.T) {
+	r := newRig(t)
+	r.lessons = []time.Duration{time.Millisecond, 50 * time.Millisecond, time.Second, 10 * time.Second}
+	first, other := picture(0, 224, 224), picture(1, 224, 224)
+	r.store.set(key(other), object(small.patches()/merge, cols, 12, 2))
+	r.Learn(first, first.UUID, small)
+	for r.store.asked() == 0 { // the Encoder has not published yet
+		time.Sleep(time.Millisecond)
+	}
+	r.store.set(key(first), object(small.patches()/merge, cols, 12, 1))
+	for _, known := r.learned.known(); !known; _, known = r.learned.known() {
+		time.Sleep(time.Millisecond)
+	}
+	if got := r.one(t, other); got.Result != Written {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -55,6 +55,9 @@ type Relay struct {
 	bg   sync.WaitGroup
 	save chan struct{} // what was learned is to be written down
 
+	lesson  chan want       // an object that tells the frame; one at a time
+	lessons []time.Duration // pauses before it is looked for: Encoders publish after they have answered
+
 	mu     sync.Mutex // guards what follows
 	closed bool       // nothing begins any more
 	calls  sync.WaitGroup
@@ -93,7 +96,8 @@ func New(cfg Config) (*Relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("relay: state: %w", err)
 	}
-	r := &Relay{cfg: cfg, ids: newIDs(file, s), metrics: newMetrics(cfg.Metrics), save: make(chan struct{}, 1)}
+	r := &Relay{cfg: cfg, ids: newIDs(file, s), metrics: newMetrics(cfg.Metrics), save: make(chan struct{}, 1), lesson: make(chan want, 1)}
+	r.lessons = []time.Duration{100 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second, 10 * time.Second}
 	cfg.Metrics.MustRegister(cfg.Arena.Collector())
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.reader = newReader(&r.cfg, &r.learned, r.metrics)
@@ -103,6 +107,9 @@ func New(cfg Config) (*Relay, error) {
 		r.learned.shapes.put(sh.Shape, sh.Grid)
 	}
 	r.bg.Go(r.keep)
+	if _, known := r.learned.known(); !known {
+		r.bg.Go(r.study)
+	}
 	for _, l := range r.ids.predecessors() {
 		for _, at := range l.consumers {
 			r.bg.Go(func() { r.bury(l, at) })
@@ -159,6 +166,36 @@ func (r *Relay) Forget(address string) { r.cfg.Consumers.Forget(address) }
 func (r *Relay) Learn(p Picture, hash string, g Grid) {
 	if r.learned.learn(p, hash, g) {
 		r.saveSoon()
+	}
+	if _, known := r.learned.known(); !known {
+		select {
+		case r.lesson <- want{key: r.cfg.Namespace.Key(embedding.Identifier(hash)), hash: hash, grid: g}:
+		default: // the one before will do
+		}
+	}
+}
+
+// study reads the object of a picture that was learned of, until one has told the frame. Without, nothing could be brought
+// until a picture comes twice.
+func (r *Relay) study() {
+	for {
+		var w want
+		select {
+		case <-r.ctx.Done():
+			return
+		case w = <-r.lesson:
+		}
+		for _, pause := range r.lessons {
+			select {
+			case <-r.ctx.Done():
+				return
+			case <-time.After(pause):
+			}
+			if _, known := r.learned.known(); known {
+				return
+			}
+			r.reader.giveBack(r.reader.get(r.ctx, []want{w})[0])
+		}
 	}
 }
 
