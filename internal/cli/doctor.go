@@ -25,6 +25,9 @@ type doctorCmd struct {
 	Store  string        `placeholder:"KIND" enum:",mooncake" default:"" help:"Look at this Store and the cluster behind it, instead of at this host: mooncake."`
 	Client string        `name:"mooncake-client" key:"mooncake.client" placeholder:"HOST:PORT" help:"Where this host's mooncake_client takes calls."`
 	Admin  string        `name:"mooncake-admin" key:"mooncake.admin" placeholder:"HOST:PORT" help:"The HTTP port of its master, to be looked at, too."`
+	VLLM   bool          `name:"vllm" help:"Look at a fleet of vLLM workers as a gateway with --relay needs it: names and Store keys of Encoders, and whether workers can be written to. An Encoder encodes two small pictures."`
+	Fleet  vllmFleet     `embed:"" group:"vllm"`
+	Relay  config.Relay  `embed:"" group:"relay"`
 	Role   string        `placeholder:"ROLE" enum:"up,store,encoder,prefill,gateway" default:"up" help:"What is to run here: up, store, encoder, prefill or gateway (default ${default})."`
 	Only   []string      `placeholder:"CHECK" enum:"vectors,engine,model,memory,memlock,shm,files,ports,store,peers,clock,tls" help:"Make only these checks: vectors, engine, model, memory, memlock, shm, files, ports, store, peers, clock, tls."`
 	JSON   bool          `help:"Print one JSON document instead of lines."`
@@ -36,7 +39,7 @@ type doctorCmd struct {
 // Help is shown below the command's own line.
 func (*doctorCmd) Help() string {
 	return "Each line is ok, warn (works, with a drawback) or fail, and names the mend. The exit status is 1 if one of them fails, so --only tells a script how one check went. " +
-		"It starts nothing and changes nothing; with --store mooncake it stores one small object, and removes it."
+		"It starts nothing and changes nothing; with --store mooncake it stores one small object, and removes it; with --vllm an Encoder encodes two small pictures, which stay in the Store until they are evicted."
 }
 
 // finding is one line of a diagnosis.
@@ -70,13 +73,19 @@ func (c *doctorCmd) look(ctx context.Context, a *app) []finding {
 	if c.Store == config.StoreMooncake {
 		role = config.All
 	}
+	if c.VLLM {
+		role = config.RoleGateway
+	}
 	l, err := a.loadFlags(role, c.File)
-	if err == nil {
+	if err == nil && !c.VLLM { // of which a part is enough
 		a.warn(l)
 		err = l.Validate(role)
 	}
 	if err != nil {
 		return []finding{{Level: mooncake.Fail, Part: "configuration", Text: err.Error(), Mend: "'afterimage config print' shows where each value comes from"}}
+	}
+	if c.VLLM {
+		return checkVLLM(ctx, l, a.Env)
 	}
 	if c.Store != config.StoreMooncake {
 		h := checkup{env: a.Env, l: l, role: role, caches: caches(), client: &http.Client{Timeout: peerTimeout}}

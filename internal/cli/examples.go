@@ -83,6 +83,7 @@ var examples = map[string][]man.Example{
 		{Does: "Look at this host", Line: "afterimage doctor"},
 		{Does: "See a gateway's workers, two checks alone", Line: "afterimage doctor --config /etc/afterimage/afterimage.toml --role gateway --only peers,clock"},
 		{Does: "At the Mooncake cluster", Line: "afterimage doctor --store mooncake"},
+		{Does: "At a vLLM fleet, for a relay", Line: "afterimage doctor --vllm --encode-servers-urls http://e1:8001 --ec-consumer-zmq-addrs tcp://d1:14579 --relay-model /models/vl"},
 	},
 	"completion": {
 		{Does: "Complete in this bash", Line: "source <(afterimage completion bash)"},
