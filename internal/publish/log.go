@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"afterimage/internal/store"
 )
 
 // limitedLog writes at most one line per outcome and period; the next line says how many it stands for.
@@ -24,7 +26,8 @@ type line struct {
 	count int       // events since the last line
 }
 
-// drop logs a publication that came to nothing. Outcomes that belong to good order are not logged.
+// drop logs a publication that came to nothing. Outcomes that belong to good order are not logged, and those of
+// which the Store tells itself only for those who look into one.
 func (l *limitedLog) drop(o Outcome, err error) {
 	switch o {
 	case NoStore, Closed, Duplicate, FirstSighting:
@@ -32,7 +35,11 @@ func (l *limitedLog) drop(o Outcome, err error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if o == Rejected || o == Unavailable || o == Unconfirmed {
+	if store.Told(err) {
+		l.to.Debug("publish: an embedding stays local", "reason", o, "error", err)
+		return
+	}
+	if o == Rejected {
 		l.failing = true
 	}
 	n := l.due(o)
@@ -52,7 +59,7 @@ func (l *limitedLog) well() {
 	defer l.mu.Unlock()
 	if l.failing && l.due(Stored) > 0 {
 		l.failing = false
-		l.to.Info("publish: Store is back")
+		l.to.Info("publish: Store takes embeddings again")
 	}
 }
 

@@ -73,7 +73,7 @@ type Config struct {
 	Hedge     bool
 	Estimator *Estimator   // NewEstimator()
 	Metrics   *Metrics     // NewMetrics()
-	Logger    *slog.Logger // slog.Default(); one line when the Store fails, one when it is back
+	Logger    *slog.Logger // slog.Default(); one line when the Store refuses, one when it does so no longer
 }
 
 // Item asks for one embedding.
@@ -103,7 +103,7 @@ type Resolver struct {
 	batches    sync.Pool           // of *batch
 	reading    *semaphore.Weighted // of ReadBufferBytes
 	overtime   *overtime           // of Timeout
-	failing    atomic.Bool         // the last Store call failed; for the log
+	failing    atomic.Bool         // the Store refused what was asked last; for the log
 	expects    expectation         // that the Store has what is looked for
 	skipped    atomic.Uint64       // reads left out by ReadOrRecompute
 	background sync.WaitGroup      // losers of hedges
@@ -256,16 +256,20 @@ func (r *Resolver) fromStore(ctx context.Context, b *batch) {
 	r.note(b.fault)
 }
 
-// note logs when the Store starts to fail, and when it is well again.
+// note logs when the Store starts to refuse, and when it is well again. Of other faults it tells itself.
 func (r *Resolver) note(fault error) {
 	if errors.Is(fault, context.Canceled) {
 		return // the caller's doing
 	}
+	if store.Told(fault) {
+		r.cfg.Logger.Debug("resolve: Store fails, encoding instead", "error", fault)
+		return
+	}
 	if failing := fault != nil; r.failing.Swap(failing) != failing {
 		if failing {
-			r.cfg.Logger.Warn("resolve: Store fails, encoding instead", "error", fault)
+			r.cfg.Logger.Warn("resolve: Store refuses, encoding instead", "error", fault)
 		} else {
-			r.cfg.Logger.Info("resolve: Store is back")
+			r.cfg.Logger.Info("resolve: Store takes questions again")
 		}
 	}
 }

@@ -27,6 +27,7 @@ type Batcher interface {
 // put reads the answer to a Put.
 func (g *Guard) put(err error, key embedding.Key, buf *arena.Buf) error {
 	if err == nil || Classified(err) && !errors.Is(err, ErrUnconfirmed) {
+		g.note(err)
 		return err
 	}
 	if !errors.Is(err, ErrUnconfirmed) {

@@ -59,6 +59,8 @@ type Guard struct {
 	cfg  GuardConfig
 	shut atomic.Pointer[error] // why no call is made any more; nil while open
 
+	absence absence
+
 	mu        sync.Mutex // guards the fields below
 	distrust  map[embedding.Key]bool
 	tokens    []arena.Token // of quarantines in cfg.Arena
@@ -112,9 +114,11 @@ func (g *Guard) Exists(ctx context.Context, keys []embedding.Key) ([]State, erro
 	}
 	states, err := g.cfg.Store.Exists(ctx, keys)
 	switch {
-	case err != nil && !Classified(err):
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err) // no memory of ours is at stake
 	case err != nil:
+		if !Classified(err) {
+			err = fmt.Errorf("%w: %w", ErrUnavailable, err) // no memory of ours is at stake
+		}
+		g.note(err)
 		return nil, err
 	case len(states) != len(keys):
 		err := fmt.Errorf("%w: %d answers to %d keys", ErrUnavailable, len(states), len(keys))
@@ -123,6 +127,7 @@ func (g *Guard) Exists(ctx context.Context, keys []embedding.Key) ([]State, erro
 		}
 		return nil, err
 	}
+	g.note(nil)
 	if g.distrusts.Load() > 0 {
 		g.mu.Lock()
 		defer g.mu.Unlock()

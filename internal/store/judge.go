@@ -30,6 +30,7 @@ func (g *Guard) judge(wants []Want, gots []Got) []Got {
 		}
 		_ = g.unconfirmed(gots[i].Err, []embedding.Key{wants[i].Key}, nil, int64(wants[i].Bytes))
 	}
+	g.noteAll(gots)
 	return gots
 }
 

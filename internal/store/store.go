@@ -86,6 +86,7 @@ type Capabilities struct {
 	Remote  bool  // reachable from other hosts
 	Lends   bool  // a Get gives memory of the Store's and costs the reader's arena nothing
 	Unsized bool  // Exists does not tell sizes
+	Tells   bool  // it logs by itself, once each, that it is away, that it is back, and what it holds back
 	MaxPut  int64 // largest object in bytes; 0 is unlimited
 }
 

@@ -168,7 +168,7 @@ func TestJoinStartsOneClient(t *testing.T) {
 		t.Errorf("process %d started the third client, want %d", last, heir.Pid())
 	}
 	log := heir.Tail(1 << 20)
-	for line, want := range map[string]int{"starting a mooncake_client": 1, "connecting again": 2, "mooncake: connected": 2} {
+	for line, want := range map[string]int{"starting a mooncake_client": 1, "mooncake: the Store is away": 2, "mooncake: the Store is back": 2} {
 		if got := strings.Count(log, line); got != want {
 			t.Errorf("%q is in the log %d times, want %d", line, got, want)
 		}

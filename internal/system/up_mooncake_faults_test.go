@@ -91,6 +91,7 @@ func TestUpOutlivesMooncake(t *testing.T) {
 	}
 
 	// The master is away for a while, and has forgotten all objects when it is back.
+	told := map[string]int{"encoder-0": u.told("encoder-0"), "encoder-1": u.told("encoder-1")}
 	release := u.hold(t, "mooncake-master")
 	f.check(t, "0", seeds(0, 4)...)
 	eventually(t, "both Encoders notice", func() bool {
@@ -108,6 +109,9 @@ func TestUpOutlivesMooncake(t *testing.T) {
 	for _, name := range []string{"encoder-0", "encoder-1"} {
 		if away, back := u.said(name, "the Store is away"), u.said(name, "mooncake: the Store is back"); away != 1 || back != 1 {
 			t.Errorf("the log of %s says %d times that the master is away and %d times that it is back, want once each", name, away, back)
+		}
+		if n := u.told(name) - told[name]; n != 2 {
+			t.Errorf("%d lines of %s tell of the outage and its end, want one of each", n, name)
 		}
 	}
 	f.reuse(t, 3000)
@@ -133,6 +137,14 @@ func TestUpOutlivesMooncake(t *testing.T) {
 		t.Errorf("the P/D read %v embeddings from the cluster, want 1", n)
 	}
 	u.signalGroup(t, syscall.SIGINT)
+}
+
+// told counts the lines of a process's log that tell of the Store, whichever part of the process wrote them.
+func (u *upRun) told(name string) (n int) {
+	for _, part := range []string{"mooncake", "store", "resolve", "publish"} {
+		n += u.said(name, `msg="`+part+`: `)
+	}
+	return n
 }
 
 // said counts the lines of a process's log that hold text.

@@ -23,6 +23,7 @@ type Client struct {
 	cfg     Config
 	arena   *arena.Arena
 	win     *window
+	away    outage
 	breaker breaker
 	held    quarantine
 	wary    distrust
@@ -71,8 +72,9 @@ func Open(ctx context.Context, cfg Config, a *arena.Arena) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{cfg: cfg.withDefaults(), arena: a, win: w, turn: make(chan struct{}, 1), joined: make(chan struct{})}
-	c.breaker.log = c.cfg.Logger
-	c.held.arena, c.held.log, c.held.quiet = a, c.cfg.Logger, c.cfg.ClientTTL
+	c.away.log, c.away.quiet = c.cfg.Logger, c.cfg.ClientTTL
+	c.breaker.away = &c.away
+	c.held.arena, c.held.away, c.held.quiet = a, &c.away, c.cfg.ClientTTL
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	l, err := c.join(ctx)
 	var release *errRelease
@@ -92,7 +94,7 @@ func (c *Client) warnAway(cause error) {
 	if errors.Is(cause, unix.ECONNREFUSED) {
 		args = append(args, "mend", "name the address of mooncake_client, or start it: "+c.cfg.StartCommand)
 	}
-	c.cfg.Logger.Warn(msgNoConnection, args...)
+	c.away.begin(unconnected, msgNoConnection, args...)
 }
 
 // Wait blocks until a mooncake_client is there and has the arena, or ctx ends.
@@ -121,7 +123,7 @@ func (c *Client) Err() error { return context.Cause(c.ctx) }
 
 // Capabilities implements store.Store.
 func (c *Client) Capabilities() store.Capabilities {
-	return store.Capabilities{Name: "mooncake", Remote: true, SoftPin: true, Unsized: true}
+	return store.Capabilities{Name: "mooncake", Remote: true, SoftPin: true, Unsized: true, Tells: true}
 }
 
 // Events implements store.Store. A mooncake_client tells of no changes: see Watch.

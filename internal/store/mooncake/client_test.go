@@ -71,7 +71,7 @@ func TestBreaker(t *testing.T) {
 // A call that began before the Store was back, and fails after it, opens nothing.
 func TestLateFailureOpensNothing(t *testing.T) {
 	var log logbook
-	b := breaker{log: slog.New(&log)}
+	b := breaker{away: &outage{log: slog.New(&log)}}
 	began, away := time.Now(), errors.New("away")
 	b.trip(began, away)
 	b.reset()
@@ -237,7 +237,7 @@ func TestGiveUp(t *testing.T) {
 func TestCloseEndsCalls(t *testing.T) {
 	f := startFake(t)
 	a := newArena(t, 1<<20)
-	c, err := Open(t.Context(), Config{Addr: f.addr, Logger: quiet, CloseTimeout: 200 * time.Millisecond}, a)
+	c, err := Open(t.Context(), Config{Addr: f.addr, Logger: quiet, CloseTimeout: time.Second}, a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +323,7 @@ func TestWrongReleaseLater(t *testing.T) {
 	before := f.count(fnReady)
 	f.drop()
 	eventually(t, "it is tried again and again", func() bool { return f.count(fnReady) > before+5 })
-	log.said(t, map[string]int{"mooncake: connecting again": 1, "mooncake: cannot join": 1})
+	log.said(t, map[string]int{msgAway: 1, "mooncake: cannot join": 1})
 	if _, err := exists(t, c, key(1)); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "known layouts") {
 		t.Errorf("Exists: %v, want ErrUnavailable for the release", err)
 	}

@@ -42,8 +42,8 @@
 // answers on one connection, one reads for all, and blocks a thread meanwhile: there are no more of these than
 // connections.
 //
-// Locks, in the order in which they are taken: Client.turn (sessions change), Client.mu,
-// quarantine.mu, the arena's. Only turn is held during I/O, and
+// Locks, in the order in which they are taken: Client.turn (sessions change), Client.mu, breaker.mu or
+// quarantine.mu, outage.mu or the arena's. Only turn is held during I/O, and
 // conn.reading and conn.wmu, during which nothing else is taken but conn.mu.
 //
 // # Limits

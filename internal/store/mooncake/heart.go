@@ -28,7 +28,7 @@ var errMasterAway = errors.New("mooncake_client has lost its master")
 // attempts double, and begin anew after each connection that came about.
 func (c *Client) run(l *link) {
 	pause := c.cfg.MinBackoff
-	told := "" // of what keeps the client away, beside that nobody listens
+	last, told := "", "" // what keeps the client away, beside that nobody listens
 	for c.ctx.Err() == nil {
 		if l == nil {
 			c.upkeep(nil)
@@ -42,14 +42,20 @@ func (c *Client) run(l *link) {
 			pause = min(2*pause, c.cfg.MaxBackoff)
 			var err error
 			if l, err = c.join(c.ctx); err != nil {
-				if !errors.Is(err, unix.ECONNREFUSED) && err.Error() != told && c.ctx.Err() == nil {
-					told = err.Error()
+				if errors.Is(err, unix.ECONNREFUSED) || c.ctx.Err() != nil {
+					continue
+				}
+				// What happens once is of a mooncake_client that is starting, or ending.
+				if text := err.Error(); text == last && text != told {
+					told = text
 					c.cfg.Logger.Warn("mooncake: cannot join", "addr", c.cfg.Addr, "cause", err)
+				} else {
+					last = text
 				}
 				continue
 			}
-			told = ""
-			c.cfg.Logger.Info(msgConnected, "addr", c.cfg.Addr, "release", l.layout.release)
+			last, told = "", ""
+			c.away.over(unconnected, "addr", c.cfg.Addr, "release", l.layout.release)
 		}
 		pause = c.cfg.MinBackoff
 		c.serve(l)
@@ -121,7 +127,7 @@ func (c *Client) serve(l *link) {
 	// one that is cut leaves memory in doubt.
 	c.part(l.cause)
 	c.count.reconnects.Add(1)
-	c.cfg.Logger.Warn("mooncake: connecting again", "addr", c.cfg.Addr, "cause", l.cause)
+	c.away.begin(unconnected, msgAway, "addr", c.cfg.Addr, "cause", l.cause)
 	l.close()
 }
 

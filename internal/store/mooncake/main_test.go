@@ -37,15 +37,15 @@ func TestMain(m *testing.M) {
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// logbook counts what a client logs, by message.
+// logbook counts what a client logs for all to see, by message.
 type logbook struct {
 	mu    sync.Mutex // guards count
 	count map[string]int
 }
 
-func (b *logbook) Enabled(context.Context, slog.Level) bool { return true }
-func (b *logbook) WithAttrs([]slog.Attr) slog.Handler       { return b }
-func (b *logbook) WithGroup(string) slog.Handler            { return b }
+func (b *logbook) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+func (b *logbook) WithAttrs([]slog.Attr) slog.Handler           { return b }
+func (b *logbook) WithGroup(string) slog.Handler                { return b }
 
 func (b *logbook) Handle(_ context.Context, r slog.Record) error {
 	b.mu.Lock()

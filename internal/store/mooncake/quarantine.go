@@ -3,7 +3,6 @@
 package mooncake
 
 import (
-	"log/slog"
 	"sync"
 	"time"
 
@@ -22,14 +21,53 @@ type held struct {
 // withdrawn, or when the process that has it is dead; never by time alone.
 type quarantine struct {
 	arena *arena.Arena
-	log   *slog.Logger
-	quiet time.Duration // without a range coming in, after which the next one is worth a word
+	away  *outage
+	quiet time.Duration // without a failure, after which the next one is worth a word
 
-	mu    sync.Mutex // guards the fields below; taken before the arena's
-	held  map[*held]struct{}
-	bytes int64
-	last  time.Time // when the latest range came in
-	total uint64
+	mu     sync.Mutex // guards the fields below; taken before that of away and the arena's
+	held   map[*held]struct{}
+	bytes  int64
+	last   time.Time // when the latest range came in
+	total  uint64
+	failed time.Time // when a server last said that a transfer failed
+	doubt  time.Time // since when ranges are held; zero while none is
+	told   bool      // of failures, or of ranges that stay
+}
+
+// What is told of transfers that fail while the Store is there, as they do when a storage node dies: once, and once
+// when it is over.
+const (
+	msgDoubt = "mooncake: a transfer failed or was left; its memory is in quarantine and its key not trusted. Further ones are counted only"
+	msgBack  = "mooncake: quarantined memory is back"
+)
+
+// patience is how long a range may be held before that is worth a word: answers that are merely late come by
+// themselves, and a mooncake_client that stands still is noticed by its heartbeat.
+const patience = 5 * time.Second
+
+// failure tells of a transfer that the server says has failed.
+func (q *quarantine) failure(reason string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.failed = time.Now()
+	if !q.told && !q.away.follows() {
+		q.told = true
+		q.away.log.Warn(msgDoubt, "cause", reason)
+	}
+}
+
+// look tells of ranges that stay, and of the end of failures. The heart calls it about once a second.
+func (q *quarantine) look() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.told && len(q.held) == 0 && time.Since(q.failed) > q.quiet:
+		q.told = false
+		q.away.log.Info(msgBack)
+	case !q.told && len(q.held) > 0 && time.Since(q.doubt) > patience && !q.away.follows():
+		q.told = true
+		q.away.log.Warn(msgDoubt, "cause", "no answer", "bytes", q.bytes)
+	}
 }
 
 // hold puts b into quarantine, with a reference of its own. It returns nil, and holds nothing, when
@@ -44,13 +82,12 @@ func (q *quarantine) hold(b *arena.Buf, s *session, reason string) *held {
 	if q.held == nil {
 		q.held = map[*held]struct{}{}
 	}
+	q.last = time.Now()
+	if len(q.held) == 0 {
+		q.doubt = q.last
+	}
 	q.held[h] = struct{}{}
 	q.bytes += h.bytes
-	now := time.Now()
-	if now.Sub(q.last) > q.quiet {
-		q.log.Warn(msgDoubt, "bytes", h.bytes, "cause", reason)
-	}
-	q.last = now
 	q.total++
 	return h
 }

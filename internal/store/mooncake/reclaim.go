@@ -34,6 +34,8 @@ func (c *Client) upkeep(l *link) {
 	c.turn <- struct{}{}
 	defer func() { <-c.turn }()
 	c.wary.expire()
+	c.away.look()
+	c.held.look()
 	if l != nil {
 		c.retryRemovals(l)
 		if c.shouldRotate() {
@@ -82,7 +84,7 @@ func (c *Client) rotateLocked(l *link) bool {
 	s, err := l.openSession(ctx, c.cfg, c.win)
 	if err != nil {
 		if c.ctx.Err() == nil {
-			c.cfg.Logger.Warn("mooncake: no further identity for the arena", "cause", err)
+			c.away.tell("mooncake: no further identity for the arena", "cause", err)
 		}
 		return false
 	}
@@ -116,7 +118,7 @@ func (c *Client) lostMapping(ctx context.Context, l *link, s *session) bool {
 	if nl, ns := c.current(); nl != l || ns != s {
 		return nl != nil // another call was here first
 	}
-	c.cfg.Logger.Warn("mooncake: mooncake_client dropped the arena; handing it over again")
+	c.away.tell("mooncake: mooncake_client dropped the arena; handing it over again")
 	return c.rotateLocked(l)
 }
 
@@ -130,7 +132,7 @@ func (c *Client) settleOldLocked(ctx context.Context, l *link) {
 			c.settleLocked(s)
 		} else if ctx.Err() == nil && !s.warned && c.held.holds(s) {
 			s.warned = true
-			c.cfg.Logger.Warn(msgStays, "cause", err)
+			c.away.tell("mooncake: a mapping of the arena is not withdrawn yet", "cause", err)
 		}
 	}
 }
@@ -138,7 +140,7 @@ func (c *Client) settleOldLocked(ctx context.Context, l *link) {
 // settleLocked gives back what s holds and forgets it.
 func (c *Client) settleLocked(s *session) {
 	if bytes := c.held.settle(s); bytes > 0 {
-		c.cfg.Logger.Info(msgBack, "bytes", bytes)
+		c.cfg.Logger.Debug("mooncake: a mapping is withdrawn, and what was in doubt is back", "bytes", bytes)
 	}
 	c.mu.Lock()
 	c.old = slices.DeleteFunc(c.old, func(o *session) bool { return o == s })

@@ -62,6 +62,7 @@ func (c *Client) finish(t *transfer, rep reply) ([]result, error) {
 		switch class := t.class(r.code); {
 		case errors.Is(class, store.ErrUnconfirmed):
 			c.held.hold(t.bufs[i], t.s, r.code.String())
+			c.held.failure(r.code.String())
 			c.doubt(t.keys[i])
 		case errors.Is(class, store.ErrUnavailable):
 			c.breaker.trip(t.began, fmt.Errorf("%v", r.code))
@@ -111,6 +112,7 @@ func (c *Client) abandon(t *transfer, on *conn, ch <-chan reply, cause error) er
 			if err != nil || !errors.Is(t.class(rs[i].code), store.ErrUnconfirmed) {
 				c.held.free(h)
 			} else {
+				c.held.failure(rs[i].code.String())
 				c.doubt(t.keys[i])
 			}
 		}
