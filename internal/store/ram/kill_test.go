@@ -26,9 +26,9 @@ const (
 	roleEnv = "AFTERIMAGE_TEST_ROLE"
 	pathEnv = "AFTERIMAGE_TEST_SOCKET"
 
-	killStore = 16 * mib
+	killStore = 4 * mib
 	killArena = 8 * mib
-	killKeys  = 24 // of 64 to 700 KiB: three times what the Store holds
+	killKeys  = 24 // of 64 to 685 KiB: more than twice what the Store holds
 )
 
 // rounds is how often a part is killed.
