@@ -104,23 +104,15 @@ type container struct {
 	Resources struct{ Limits map[string]string }
 }
 
-// built has kustomize build a folder, Kubernetes' own schemas check what comes out, and returns it.
-func built(t *testing.T, folder string) (out []manifest) {
+// build has kustomize build a folder into a file, and returns what comes out.
+func build(t *testing.T, folder, file string) (out []manifest) {
 	t.Helper()
 	cmd := exec.Command("go", "tool", "-modfile=tools/go.mod", "kustomize", "build", filepath.Join("deploy", "kubernetes", folder))
 	cmd.Dir = root
 	cmd.Stderr = os.Stderr
 	text := must[[]byte](t)(cmd.Output())
-	file := filepath.Join(t.TempDir(), "all.yaml")
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
-	}
-	for _, version := range []string{"1.30", "1.34"} {
-		validate := filepath.Join(root, ".cache", "venv", "bin", "python")
-		said, err := exec.Command(validate, "-m", "kubernetes_validate", "-k", version, "--strict", file).CombinedOutput()
-		if err != nil {
-			t.Errorf("%s for Kubernetes %s: %v\n%s", folder, version, err, said)
-		}
 	}
 	for _, doc := range strings.Split(string(text), "\n---\n") {
 		var m manifest
@@ -132,6 +124,18 @@ func built(t *testing.T, folder string) (out []manifest) {
 	return out
 }
 
+// fitSchemas holds files against Kubernetes' own schemas, of an old version and of a new one.
+func fitSchemas(t *testing.T, files []string) {
+	t.Helper()
+	python := filepath.Join(root, ".cache", "venv", "bin", "python")
+	for _, version := range []string{"1.30", "1.34"} {
+		args := append([]string{"-m", "kubernetes_validate", "-k", version, "--strict"}, files...)
+		if said, err := exec.Command(python, args...).CombinedOutput(); err != nil {
+			t.Errorf("Kubernetes %s: %v\n%s", version, err, said)
+		}
+	}
+}
+
 // referred finds what Kubernetes fills in.
 var referred = regexp.MustCompile(`\$\(([A-Z_]+)\)`)
 
@@ -139,9 +143,12 @@ var referred = regexp.MustCompile(`\$\(([A-Z_]+)\)`)
 // workers have probes, limits, the labels of llm-d and a way to leave, and gateways know every worker by the name that
 // its headless service gives it.
 func TestManifests(t *testing.T) {
+	dir := t.TempDir()
+	var files []string
 	for _, folder := range []string{"base", "overlays/one-node", "overlays/mooncake"} {
 		services, roles, config := map[string]manifest{}, map[string]string{}, ""
-		all := built(t, folder)
+		files = append(files, filepath.Join(dir, filepath.Base(folder)+".yaml"))
+		all := build(t, folder, files[len(files)-1])
 		for _, m := range all {
 			if m.Kind == "Service" {
 				services[m.Metadata.Name] = m
@@ -187,6 +194,7 @@ func TestManifests(t *testing.T) {
 			t.Errorf("%s: roles of llm-d are %v, want %v", folder, roles, want)
 		}
 	}
+	fitSchemas(t, files)
 }
 
 // checkContainer checks what the schemas do not.

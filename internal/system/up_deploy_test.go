@@ -177,7 +177,7 @@ func selectorFaults(s *parser.VectorSelector, live map[string]*dto.MetricFamily,
 	family := live[name]
 	if family == nil {
 		for _, series := range documented {
-			if labels, ok := series[name]; ok && elsewhere(name) {
+			if labels, ok := series[name]; ok && elsewhere("", name) {
 				return labels, nil
 			}
 		}
