@@ -4,6 +4,7 @@ package vllm
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -152,5 +153,29 @@ func TestClientsHandlesGoNowhere(t *testing.T) {
 	got := pd.calls()[0]
 	if strings.Contains(got.body, "evil") || strings.Contains(fmt.Sprint(got.header), "evil") {
 		t.Errorf("the worker got %s\n%v", got.body, got.header)
+	}
+}
+
+// A client that waits no longer ends its calls, and no worker is blamed for it.
+func TestDeadlineOfAClient(t *testing.T) {
+	ended := make(chan struct{}, 4)
+	hold := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+		ended <- struct{}{}
+	}))
+	t.Cleanup(hold.Close)
+	f := doored(t, newFront(t, func(c *Config) {
+		c.Static = []Instance{{Role: Encode, URL: hold.URL, Replicas: 1}, {Role: PrefillDecode, URL: hold.URL + "/", Replicas: 1}}
+	}), "", "acme")
+	for _, body := range []string{string(chat(text)), string(chat(image("AAAA")))} {
+		got := f.send(t, http.MethodPost, "/v1/chat/completions", []byte(body), "Authorization", "Bearer acme", admit.HeaderTimeout, "200ms")
+		fails(t, got, 504, "took longer than the 200ms")
+		<-ended
+	}
+	for _, e := range f.reg.all() {
+		if e.callFails != 0 {
+			t.Errorf("%s is blamed for %d failures", e.URL, e.callFails)
+		}
 	}
 }
