@@ -72,6 +72,10 @@ func (d *Door) Wrap(mux *http.ServeMux) http.Handler {
 
 // pass lets one request through, or answers it.
 func (d *Door) pass(w http.ResponseWriter, r *http.Request, route Route, next http.Handler) {
+	if d.cfg.Keys == nil && !route.Work {
+		next.ServeHTTP(w, r)
+		return
+	}
 	p := &Pass{door: d}
 	if d.cfg.Keys != nil && !d.open(route) {
 		key, err := d.key(r, route)
@@ -129,7 +133,7 @@ func (d *Door) key(r *http.Request, route Route) (*tenant.Key, error) {
 }
 
 func unauthorized(message string) error {
-	return &openai.Error{Status: http.StatusUnauthorized, Type: "AuthenticationError", Name: "invalid_api_key", Message: message}
+	return &openai.Error{Status: http.StatusUnauthorized, Type: "invalid_request_error", Name: "invalid_api_key", Message: message}
 }
 
 // begin holds a request to the limits of its tenant. The caller calls end when it has ended.

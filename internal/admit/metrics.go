@@ -55,6 +55,12 @@ func newMetrics(d *Door) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 17),
 		}, []string{"kind"}),
 	}
+	for _, outcome := range []string{outcomeQueueFull, outcomeQueueWait, outcomeLeft} {
+		m.requests.WithLabelValues(nobodyLabel, outcome)
+	}
+	for _, kind := range kindNames {
+		m.wait.WithLabelValues(kind)
+	}
 	if d.cfg.Registry != nil {
 		d.cfg.Registry.MustRegister(m.requests, m.unauthorized, m.wait, &places{d})
 	}
@@ -95,6 +101,7 @@ var (
 	admittedDesc = prometheus.NewDesc("afterimage_gateway_admitted_requests", "Requests that take up a place, where places are limited.", []string{"kind"}, nil)
 	limitDesc    = prometheus.NewDesc("afterimage_gateway_admitted_limit_requests", "Places for requests.", []string{"kind"}, nil)
 	queuedDesc   = prometheus.NewDesc("afterimage_gateway_queued_requests", "Requests that wait for a place.", []string{"kind"}, nil)
+	roomDesc     = prometheus.NewDesc("afterimage_gateway_queued_limit_requests", "Requests that may wait for a place.", []string{"kind"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -102,6 +109,7 @@ func (p *places) Describe(ch chan<- *prometheus.Desc) {
 	ch <- admittedDesc
 	ch <- limitDesc
 	ch <- queuedDesc
+	ch <- roomDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -117,5 +125,6 @@ func (p *places) Collect(ch chan<- prometheus.Metric) {
 		gauge(admittedDesc, taken)
 		gauge(limitDesc, q.line.places)
 		gauge(queuedDesc, waiting)
+		gauge(roomDesc, q.line.room)
 	}
 }

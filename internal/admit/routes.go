@@ -44,10 +44,27 @@ var Routes = []Route{
 	{"POST /v1/warm", Keyed, true, ""},
 }
 
+// byPattern are the rows of whole patterns, and those that stand for all that begin alike.
+var byPattern, byBeginning = func() (whole map[string]Route, beginning []Route) {
+	whole = map[string]Route{}
+	for _, r := range Routes {
+		if begin, all := strings.CutSuffix(r.Pattern, "*"); all {
+			r.Pattern = begin
+			beginning = append(beginning, r)
+			continue
+		}
+		whole[r.Pattern] = r
+	}
+	return whole, beginning
+}()
+
 // routeOf returns the row of a pattern.
 func routeOf(pattern string) Route {
-	for _, r := range Routes {
-		if begin, all := strings.CutSuffix(r.Pattern, "*"); r.Pattern == pattern || all && strings.HasPrefix(pattern, begin) {
+	if r, ok := byPattern[pattern]; ok {
+		return r
+	}
+	for _, r := range byBeginning {
+		if strings.HasPrefix(pattern, r.Pattern) {
 			return r
 		}
 	}

@@ -263,7 +263,7 @@ func DefaultConfig() Config {
 		Gateway: Gateway{
 			Listen: "127.0.0.1:8000", MaxBodyBytes: 64 * MiB, MaxImages: 16,
 			FetchTimeout: Duration(10 * time.Second), FetchBudget: GiB, DrainNotice: Duration(5 * time.Second), Repairs: 2, Routing: "affinity", Dashboard: true, SilenceLimit: Duration(10 * time.Second),
-			OpenMetrics: true, MaxQueued: 256, MaxWait: Duration(30 * time.Second),
+			OpenMetrics: true, MaxTextRequests: 16384, MaxImageRequests: 16384, MaxQueued: 256, MaxWait: Duration(30 * time.Second),
 		},
 		VLLM: VLLM{
 			ECConsumerDPSize: 1, DecodeRetries: 1, ProbeInterval: Seconds(5 * time.Second), ProbeTimeout: Seconds(2 * time.Second),
