@@ -89,7 +89,10 @@ func runEncoder(ctx context.Context, cfg config.Config, p *process) (err error) 
 	if err != nil {
 		return err
 	}
-	mux := p.mux(state.err, state.err) // what makes it unready ends with the process only
+	isLive := func() error { // what makes it unready ends with the process only
+		return errors.Join(state.err(), e.Alive())
+	}
+	mux := p.mux(state.err, isLive)
 	e.Routes(mux)
 	if err := p.ready(shown(e.Announcement().Model, eng.Spec().Modelled)); err != nil {
 		return err

@@ -66,6 +66,7 @@ type Encoder struct {
 	engine  chan struct{} // one token: the engine runs one picture at a time
 	waiting atomic.Int64  // images before the engine
 	running atomic.Int64  // images in it
+	call    call          // into it
 }
 
 // maxReady is how many pictures are held decoded: the one in the engine, and the next, so that the

@@ -169,7 +169,10 @@ func (e *Encoder) run(ctx context.Context, it *item, px media.Pixels, asked time
 	}
 	defer buf.Abort() // of what the engine wrote into, unless that is committed
 	start := time.Now()
-	if err := e.cfg.Engine.Encode(context.WithoutCancel(ctx), px, payload); err != nil {
+	end := e.call.begin()
+	err = e.cfg.Engine.Encode(context.WithoutCancel(ctx), px, payload)
+	end()
+	if err != nil {
 		return nil, err
 	}
 	e.metrics.encode.Observe(time.Since(start).Seconds())

@@ -222,6 +222,9 @@ func (g *Gateway) chat(ctx context.Context, req *request, out *proxy.Reply, pd w
 		span.End()
 		_, streaming := g.cfg.Tracer.Start(whole, "stream", tracing.Client)
 		err = g.relay(ctx, resp, out, pd)
+		if err == nil {
+			g.outliers.worked(pd.URL)
+		}
 		streaming.Set("bytes", out.Sent())
 		streaming.EndWith(err)
 		return err
@@ -236,5 +239,6 @@ func (g *Gateway) chat(ctx context.Context, req *request, out *proxy.Reply, pd w
 			return &missingError{url: pd.URL, items: m.Missing}
 		}
 	}
+	g.outliers.answered(pd, resp.StatusCode)
 	return retryElsewhere(pd, answered(pd, resp.StatusCode, b))
 }

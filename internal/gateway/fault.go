@@ -105,6 +105,7 @@ func (g *Gateway) broken(ctx context.Context, w worker, err error) error {
 		err = proxy.Plain(err)
 	}
 	g.fleet.suspect(w.URL, err.Error())
+	g.outliers.failed(w)
 	return &brokenError{worker: w.Seen.Name, url: w.URL, err: err}
 }
 

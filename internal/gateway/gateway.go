@@ -70,16 +70,17 @@ type Config struct {
 
 // Gateway serves the OpenAI API. All methods may be called from any goroutine.
 type Gateway struct {
-	cfg     Config
-	fleet   *fleet
-	client  *http.Client
-	geo     *geometry
-	traces  *traces
-	flights *flights
-	metrics *metrics
-	stored  *stored
-	seen    *seen
-	choose  *chooser
+	cfg      Config
+	fleet    *fleet
+	client   *http.Client
+	geo      *geometry
+	traces   *traces
+	flights  *flights
+	metrics  *metrics
+	stored   *stored
+	seen     *seen
+	choose   *chooser
+	outliers *outliers
 	// thumbnails is nil without Config.Thumbnails.
 	thumbnails *thumbnails
 	// background holds calls that nobody waits for but Close.
@@ -100,7 +101,7 @@ func New(cfg Config) *Gateway {
 	g := &Gateway{
 		cfg: cfg, client: client, fleet: newFleet(cfg, client), geo: newGeometry(),
 		traces: newTraces(1024), flights: newFlights(), metrics: m, stored: newStored(cfg.Registry), seen: newSeen(),
-		choose: newChooser(cfg.Routing, m.chosen),
+		choose: newChooser(cfg.Routing, m.chosen), outliers: newOutliers(cfg.Registry, cfg.Logger),
 	}
 	cfg.Registry.MustRegister(workersCollector{g.fleet})
 	if cfg.Thumbnails {

@@ -120,6 +120,7 @@ func (g *Gateway) do(req *http.Request, w worker, answer any) error {
 	if err != nil {
 		return g.broken(ctx, w, err)
 	}
+	g.outliers.answered(w, resp.StatusCode)
 	if resp.StatusCode != http.StatusOK {
 		return answered(w, resp.StatusCode, b)
 	}

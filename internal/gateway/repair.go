@@ -26,6 +26,8 @@ type history struct {
 	round   int                // attempts that failed
 	stay    string             // URL of the P/D that lacked only those; it has the others
 	cause   error              // why the latest attempt failed
+	// left says which workers are left alone while there are others; nil leaves none.
+	left func(url string) bool
 }
 
 func newHistory() *history {
@@ -64,14 +66,26 @@ func (h *history) forces(i int) bool { return !h.force[i].IsZero() }
 var errNoneLeft = errors.New("every worker has refused this request")
 
 // pick runs choose on the workers that this request has had no trouble with; when that yields none
-// (-1), on those whose calls broke and that are up again.
+// (-1), on those whose calls broke and that are up again. Workers that are left alone come last.
 func (h *history) pick(ws []worker, choose func([]route.Peer) int) int {
-	for worst := verdict(0); worst < refused; worst++ {
-		if i := choose(peers(ws, func(w worker) bool { return h.workers[w.URL] <= worst })); i >= 0 {
-			return i
+	for _, all := range []bool{false, true} {
+		for worst := verdict(0); worst < refused; worst++ {
+			fit := func(w worker) bool {
+				return h.workers[w.URL] <= worst && (all || h.left == nil || !h.left(w.URL))
+			}
+			if i := choose(peers(ws, fit)); i >= 0 {
+				return i
+			}
 		}
 	}
 	return -1
+}
+
+// newHistory returns that of a request which begins.
+func (g *Gateway) newHistory() *history {
+	h := newHistory()
+	h.left = g.outliers.left
+	return h
 }
 
 // missingError: P/D lacks items of the attempt.

@@ -90,7 +90,7 @@ func (g *Gateway) answer(w http.ResponseWriter, r *http.Request, read reader) {
 
 // serve attempts a request until an attempt ends well or for good.
 func (g *Gateway) serve(ctx context.Context, req *request, out *proxy.Reply) error {
-	past := newHistory()
+	past := g.newHistory()
 	for n := 0; ; n++ {
 		req.trace.attempt()
 		err := g.attempt(ctx, req, out, past)

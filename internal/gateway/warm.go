@@ -104,7 +104,7 @@ func (g *Gateway) warm(ctx context.Context, req *request, left *allowance) error
 	m.parts = []int{0}
 	req.pass.Images(int64(len(m.file)))
 	req.images = []*image{m}
-	past := newHistory()
+	past := g.newHistory()
 	for n := 0; ; n++ {
 		err := g.warmOnce(ctx, req, past)
 		switch {

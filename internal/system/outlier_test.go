@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package system
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"afterimage/internal/control"
+)
+
+// TestFailingEncoderIsLeftAlone: an Encoder that answers probes and fails every encode costs some requests a repair,
+// and then is not asked, until it works again.
+func TestFailingEncoderIsLeftAlone(t *testing.T) {
+	f := newFleet(t, nil)
+	bad := f.encoders[0]
+	var calls atomic.Int64
+	bad.failOn(control.PathEncode, func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		readAll(r.Body)
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	ejected := func() float64 { return f.gateway.count(t, "afterimage_gateway_ejections_total", "") }
+	seed := uint8(0)
+	for ; ejected() == 0 && seed < 100; seed++ {
+		f.ask(t, "", picture(t, 60, 60, seed))
+	}
+	repairs := f.gateway.count(t, "afterimage_gateway_repairs_total", "")
+	if ejected() != 1 || repairs < 3 {
+		t.Fatalf("%v ejections after %d pictures and %v repairs", ejected(), seed, repairs)
+	}
+	calls.Store(0)
+	for range 40 {
+		f.ask(t, "", picture(t, 60, 60, seed))
+		seed++
+	}
+	if n := calls.Load(); n > 8 { // half of them are its; after each rest, which is longer each time, it is tried out
+		t.Errorf("of 40 pictures it was asked for %d", n)
+	}
+	works := bad.watch(control.PathEncode)
+	eventually(t, "it is asked again", func() bool {
+		f.ask(t, "", picture(t, 60, 60, seed))
+		seed++
+		return works.Load() > 0
+	})
+}
