@@ -175,7 +175,11 @@ func (f *fake) answer(fn uint32, body []byte) (byte, []byte) {
 		}
 		return 0, list(existReply, codes, 1)
 	case fnRemove:
-		return 0, single(voidReply, codeNotFound, "")
+		codes := make([]int64, len(newDecoder(body, removeType).strs()))
+		for i := range codes {
+			codes[i] = int64(codeNotFound)
+		}
+		return 0, list(putReply, codes, 0)
 	case fnMapped:
 		return 0, single(boolReply, 0, "\x01")
 	case fnUnmap:

@@ -5,6 +5,7 @@ package mooncake
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,8 +13,12 @@ import (
 	"afterimage/internal/store"
 )
 
-// maxExistKeys bounds one exists call: 2000 keys took 2 ms.
-const maxExistKeys = 1000
+const (
+	// maxExistKeys bounds one exists call: 2000 keys took 2 ms.
+	maxExistKeys = 1000
+	// maxRemoveKeys bounds one call that removes, beside which no PUT runs on its connection.
+	maxRemoveKeys = 250
+)
 
 // Exists implements store.Store. Sizes are unknown: asking would cost one call for each key.
 func (c *Client) Exists(ctx context.Context, keys []embedding.Key) ([]store.State, error) {
@@ -73,55 +78,83 @@ func (c *Client) existSome(ctx context.Context, keys []embedding.Key, states []s
 // removePause is how long Remove waits between two attempts at a key that is being read.
 const removePause = 10 * time.Millisecond
 
-// Remove implements store.Store. A key that readers have a lease on is not torn away under them: the
-// space would be given to another object while they read. When it is still leased after
-// Config.RemoveWait, the error is ErrRejected; the key is hidden from this client and removed in the
-// background.
-func (c *Client) Remove(ctx context.Context, keys []embedding.Key) error {
-	start := time.Now()
-	defer c.count.remove.call(start)
-	var first error
-	for _, k := range keys {
-		err := c.removeOne(ctx, k)
+// Remove implements store.Store: one call for all keys. Those that readers have a lease on are not torn away under
+// them: the space would be given to another object while they read. For what is still leased after
+// Config.RemoveWait, the error is ErrRejected; it is hidden from this client and removed in the background. The
+// error is that of the first key that has one.
+func (c *Client) Remove(ctx context.Context, keys []embedding.Key) (first error) {
+	defer c.count.remove.call(time.Now())
+	done := func(err error) {
 		c.count.remove.item(err, nil)
 		if first == nil {
 			first = err
 		}
 	}
+	asked := make([]string, 0, len(keys))
+	for _, k := range keys {
+		if err := checkKey(k); err != nil {
+			done(err)
+		} else {
+			asked = append(asked, string(k))
+		}
+	}
+	for some := range slices.Chunk(asked, maxRemoveKeys) {
+		c.removeSome(ctx, some, done)
+	}
 	return first
 }
 
-func (c *Client) removeOne(ctx context.Context, k embedding.Key) error {
-	if err := checkKey(k); err != nil {
-		return err
+// removeSome removes what one call takes. It calls done for each key.
+func (c *Client) removeSome(ctx context.Context, keys []string, done func(error)) {
+	all := func(err error) {
+		for range keys {
+			done(err)
+		}
 	}
 	l, _, err := c.enter(ctx)
 	if err != nil {
-		return err
+		all(err)
+		return
 	}
 	defer c.leave()
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	for end := time.Now().Add(c.cfg.RemoveWait); ; {
 		began := time.Now()
-		r, err := l.write().remove(ctx, string(k), false)
+		rs, err := l.write().remove(ctx, keys, false)
 		if err != nil {
-			return c.unavailable(err)
+			all(c.unavailable(err))
+			return
 		}
+		if keys = c.sortRemovals(keys, rs, began, done); len(keys) == 0 {
+			return
+		}
+		if time.Now().After(end) || pause(ctx, removePause) != nil {
+			break
+		}
+	}
+	for _, k := range keys {
+		c.doomed.add(k)
+		done(fmt.Errorf("mooncake: key %s: %w: it is removed when its readers are done", k, store.ErrRejected))
+	}
+}
+
+// sortRemovals enters the outcome of a call that began then, and returns the keys that stay for the moment.
+func (c *Client) sortRemovals(keys []string, rs []result, began time.Time, done func(error)) (stay []string) {
+	for i, r := range rs {
 		c.count.code(r.code)
 		switch r.code {
 		case codeOK, codeNotFound, codeNotReady: // what is being written is not there yet
-			return nil
+			done(nil)
 		case codeRPCFailed, codeRPCTimeout:
 			err := fmt.Errorf("%v", r.code)
 			c.breaker.trip(began, err)
-			return c.unavailable(err)
-		}
-		if time.Now().After(end) || pause(ctx, removePause) != nil {
-			c.doomed.add(string(k))
-			return fmt.Errorf("mooncake: key %s: %w: %v; it is removed when its readers are done", k, store.ErrRejected, r.code)
+			done(c.unavailable(err))
+		default:
+			stay = append(stay, keys[i])
 		}
 	}
+	return stay
 }
 
 const (
@@ -185,13 +218,17 @@ func (c *Client) retryRemovals(l *link) {
 	}
 	ctx, cancel := timeout(c.ctx, c.cfg.CallTimeout)
 	defer cancel()
-	for _, k := range c.doomed.some() { // the codes of keys that stay need no word: they are tried again
-		r, err := l.write().remove(ctx, k, false)
-		if err != nil {
-			return
-		}
+	keys := c.doomed.some()
+	if len(keys) == 0 {
+		return
+	}
+	rs, err := l.write().remove(ctx, keys, false)
+	if err != nil {
+		return
+	}
+	for i, r := range rs { // the codes of keys that stay need no word: they are tried again
 		if r.code == codeOK || r.code == codeNotFound {
-			c.doomed.drop(k)
+			c.doomed.drop(keys[i])
 		}
 	}
 }

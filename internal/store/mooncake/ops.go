@@ -41,20 +41,20 @@ var (
 	fnExist  = funcID("batchIsExist_internal")
 	fnGet    = funcID("batch_get_into_dummy_helper")
 	fnPut    = funcID("batch_put_from_dummy_helper")
-	fnRemove = funcID("remove_internal")
+	fnRemove = funcID("batchRemove_internal")
 	fnUnmap  = funcID("unmap_shm_internal")
 	fnMapped = funcID("is_shm_mapped_internal")
 )
 
 var (
 	keysType   = vec(tStr)
-	removeType = tuple(tStr, tBool)          // key, force
+	removeType = tuple(keysType, tBool)      // keys, force
 	mappedType = tuple(tU64, tUUID)          // address, id
 	pingType   = expected(tuple(tI64, tI32)) // view version, status
 	getType    = tuple(vec(tStr), vec(tU64), vec(tU64), tI32, tUUID)
 	existReply = vec(expected(tBool))
 	getReply   = vec(expected(tI64))
-	putReply   = vec(expected(tVoid))
+	putReply   = vec(expected(tVoid)) // of removals, too
 	voidReply  = expected(tVoid)
 	boolReply  = expected(tBool)
 )
@@ -153,13 +153,18 @@ func (c *conn) exist(ctx context.Context, keys []string) ([]result, error) {
 	return newDecoder(b, existReply).results(len(keys), asBool)
 }
 
-// remove drops one key that nobody has a lease on; with force also one that somebody has, whose space may be
+// remove drops the keys that nobody has a lease on; with force also those that somebody has, whose space may be
 // given away under readers.
-func (c *conn) remove(ctx context.Context, key string, force bool) (result, error) {
-	e := newEncoder(removeType, len(key), len(key)+8)
-	e.str(key)
+func (c *conn) remove(ctx context.Context, keys []string, force bool) ([]result, error) {
+	longest, bytes := maxLen(keys)
+	e := newEncoder(removeType, longest, bytes+8*len(keys)+8)
+	e.strs(keys)
 	e.bool(force)
-	return c.one(ctx, fnRemove, e.b, voidReply, asVoid)
+	b, err := c.call(ctx, fnRemove, e.b)
+	if err != nil {
+		return nil, err
+	}
+	return newDecoder(b, putReply).results(len(keys), asVoid)
 }
 
 // unmap withdraws the mapping of id. The server first waits for all that is running; when it answers

@@ -201,7 +201,7 @@ func (p *prober) object(ctx context.Context) bool {
 // forget removes the object although the GET leased it: nobody else knows its key.
 func (p *prober) forget(ctx context.Context, key string) {
 	if l, _ := p.c.current(); l != nil {
-		_, _ = l.write().remove(ctx, key, true) // without, the cluster evicts it in time
+		_, _ = l.write().remove(ctx, []string{key}, true) // without, the cluster evicts it in time
 	}
 }
 
