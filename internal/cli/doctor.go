@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"afterimage/internal/admit"
 	"afterimage/internal/config"
 	"afterimage/internal/store/mooncake"
 )
@@ -88,7 +89,11 @@ func (c *doctorCmd) look(ctx context.Context, a *app) []finding {
 		return checkVLLM(ctx, l, a.Env)
 	}
 	if c.Store != config.StoreMooncake {
-		h := checkup{env: a.Env, l: l, role: role, caches: caches(), client: &http.Client{Timeout: peerTimeout}}
+		token, err := gatewayToken(l.Fleet)
+		if err != nil {
+			return []finding{verdict("configuration", "", err, mooncake.Fail, "name a file that this user can read in fleet.token_file")}
+		}
+		h := checkup{env: a.Env, l: l, role: role, caches: caches(), client: admit.WithToken(&http.Client{Timeout: peerTimeout, Transport: &http.Transport{}}, token)}
 		defer h.client.CloseIdleConnections()
 		return h.check(ctx, c.Only)
 	}

@@ -226,3 +226,24 @@ func TestDoctorMakesOneCheck(t *testing.T) {
 		t.Errorf("vectors and shared memory: status %d\n%s", status, out)
 	}
 }
+
+// Workers that ask for the fleet's token are shown it.
+func TestDoctorShowsTheToken(t *testing.T) {
+	fit := control.Announcement{Role: "prefill", Name: "p", Version: version, Wire: transport.WireVersion, Keys: transport.KeyVersion, Ready: true}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer token-of-the-fleet" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(fit)
+	}))
+	defer srv.Close()
+	env := []string{"AFTERIMAGE_GATEWAY_PREFILLS=" + srv.URL}
+	ask := []string{"--role", "gateway", "--only", "peers"}
+	if out, status := doctor(t, env, ask...); status != exitFailure || !strings.Contains(out, "401") {
+		t.Errorf("without a token: status %d\n%s", status, out)
+	}
+	if out, status := doctor(t, append(env, "AFTERIMAGE_FLEET_TOKEN=token-of-the-fleet"), ask...); status != exitOK || !strings.Contains(out, "ok    peer") {
+		t.Errorf("with the token: status %d\n%s", status, out)
+	}
+}

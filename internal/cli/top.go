@@ -21,6 +21,7 @@ import (
 // topCmd shows a fleet in the terminal.
 type topCmd struct {
 	URL   string        `name:"url" env:"AFTERIMAGE_URL" default:"http://127.0.0.1:8000" placeholder:"URL" help:"Gateway of the fleet (default ${default}). [$$AFTERIMAGE_URL]"`
+	Key   string        `name:"api-key" placeholder:"KEY" env:"AFTERIMAGE_API_KEY,OPENAI_API_KEY" help:"API key to show to the gateway, an admin's. [$$AFTERIMAGE_API_KEY, $$OPENAI_API_KEY]"`
 	Once  bool          `help:"Print what there is to see at this moment, and exit. It is what happens where standard output is no terminal, too."`
 	JSON  bool          `help:"Print JSON: with --once one document, else one a line whenever something changes."`
 	Every time.Duration `placeholder:"TIME" default:"1s" help:"Time between two looks where nothing changes (default ${default})."`
@@ -29,8 +30,7 @@ type topCmd struct {
 // Help is shown below the command's own line.
 func (*topCmd) Help() string {
 	return "Shows the workers of a fleet, how many requests are in work and how long their first byte takes, how much of the pictures was reused, how full the Store is, " +
-		"and what the latest requests came to. It lives on the events of the gateway's page and on its metrics, so gateway.dashboard has to be on. q or Ctrl-C ends it. " +
-		"AFTERIMAGE_API_KEY is sent as the key, NO_COLOR turns colours off."
+		"and what the latest requests came to. It lives on the events of the gateway's page and on its metrics, so gateway.dashboard has to be on. q or Ctrl-C ends it. NO_COLOR turns colours off."
 }
 
 // topTimeout bounds a single look.
@@ -45,7 +45,7 @@ func (c *topCmd) Run(a *app) error {
 	defer stop()
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	source := top.Source{URL: strings.TrimRight(c.URL, "/"), Key: lookupEnv(a.Env, "AFTERIMAGE_API_KEY"), HTTP: &http.Client{Transport: transport}}
+	source := top.Source{URL: strings.TrimRight(c.URL, "/"), Key: c.Key, HTTP: &http.Client{Transport: transport}}
 	terminal, ok := a.Stdout.(*os.File)
 	ok = ok && isTerminal(terminal)
 	var err error

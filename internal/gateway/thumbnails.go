@@ -85,7 +85,7 @@ func (t *thumbnails) run(ctx context.Context) {
 	for {
 		select {
 		case job := <-t.jobs:
-			jpeg := makeThumbnail(ctx, job.file)
+			jpeg := makeThumbnail(ctx, job.file, thumbnailPixels)
 			t.mu.Lock()
 			delete(t.pending, job.id)
 			t.waiting -= len(job.file)
@@ -122,13 +122,13 @@ func (t *thumbnails) get(id embedding.Identifier) []byte {
 	return el.Value.(*thumbnail).jpeg
 }
 
-// makeThumbnail returns a JPEG of an image file, upright and on white; nil where that takes too much, or where the
-// file cannot be decoded, which the request learns of its Encoder.
-func makeThumbnail(ctx context.Context, file []byte) []byte {
+// makeThumbnail returns a JPEG of an image file of at most maxPixels, upright and on white; nil where that takes too
+// much, or where the file cannot be decoded, which the request learns of its Encoder.
+func makeThumbnail(ctx context.Context, file []byte, maxPixels int) []byte {
 	ctx, cancel := context.WithTimeout(ctx, thumbnailTime)
 	defer cancel()
 	limits := media.DefaultLimits()
-	limits.MaxPixels, limits.DecodeBudgetBytes = thumbnailPixels, thumbnailDecode
+	limits.MaxPixels, limits.DecodeBudgetBytes = maxPixels, thumbnailDecode
 	px, err := media.Decode(ctx, file, embedding.Processing{Background: [3]uint8{255, 255, 255}}, limits)
 	if err != nil {
 		return nil
