@@ -24,7 +24,7 @@ type order struct {
 // the Encoder of the image.
 func (g *Gateway) encode(ctx context.Context, snap *snapshot, req *request, orders []order, past *history) error {
 	grp, ctx := errgroup.WithContext(ctx)
-	calls := map[callKey]*batch{}
+	calls, led := map[callKey]*batch{}, map[callKey]int{}
 	for _, o := range orders {
 		m := req.images[o.image]
 		pick := func() (worker, error) {
@@ -42,7 +42,11 @@ func (g *Gateway) encode(ctx context.Context, snap *snapshot, req *request, orde
 		case !leads:
 			grp.Go(func() error { return g.join(ctx, req, o, f) })
 		default:
-			calls[callKey{f.enc.URL, forced}] = calls[callKey{f.enc.URL, forced}].with(o, f)
+			k := callKey{url: f.enc.URL, forced: forced}
+			n := led[k]
+			led[k]++
+			k.part = n / groupItems
+			calls[k] = calls[k].with(o, f)
 		}
 	}
 	for k, b := range calls {
@@ -52,10 +56,15 @@ func (g *Gateway) encode(ctx context.Context, snap *snapshot, req *request, orde
 	return grp.Wait()
 }
 
+// groupItems is how many images one encode call has at most: an Encoder takes 64, and what is answered early is
+// delivered early.
+const groupItems = 16
+
 // callKey tells encode calls of one request apart: force goes for a whole call.
 type callKey struct {
 	url    string
 	forced bool
+	part   int
 }
 
 // batch is what one encode call is about.
