@@ -27,8 +27,8 @@ func fileError(path string, text []byte, err error) error {
 		row, col := e.Position()
 		return fmt.Errorf("%s:%d:%d: %s", path, row, col, decodeFault(e))
 	}
-	if key, line := wrongType(text); key != "" {
-		return fmt.Errorf("%s:%d: %s: %w", path, line, key, err)
+	if key, line, column := wrongType(text); key != "" {
+		return fmt.Errorf("%s:%d:%d: %s: %w", path, line, column, key, err)
 	}
 	return fmt.Errorf("%s: %w", path, err)
 }
@@ -49,16 +49,16 @@ func decodeFault(e *toml.DecodeError) string {
 }
 
 // wrongType finds a key that takes text and has something else, of which the TOML library does not tell
-// the place, and the line it is in.
-func wrongType(text []byte) (key string, line int) {
+// the place, and the line and column it is in.
+func wrongType(text []byte) (key string, line, column int) {
 	var file map[string]map[string]any
 	if toml.Unmarshal(text, &file) != nil {
-		return "", 0
+		return "", 0, 0
 	}
 	var none Config
 	table := ""
-	for i, l := range strings.Split(string(text), "\n") {
-		l = strings.TrimSpace(l)
+	for i, whole := range strings.Split(string(text), "\n") {
+		l := strings.TrimSpace(whole)
 		if name, ok := strings.CutPrefix(l, "["); ok {
 			table, _, _ = strings.Cut(name, "]")
 			continue
@@ -74,8 +74,8 @@ func wrongType(text []byte) (key string, line int) {
 		}
 		switch file[table][name].(type) {
 		case bool, float64, []any, map[string]any:
-			return k.Name, i + 1
+			return k.Name, i + 1, 1 + strings.Index(whole, name)
 		}
 	}
-	return "", 0
+	return "", 0, 0
 }
