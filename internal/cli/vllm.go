@@ -25,6 +25,7 @@ func runVLLMFront(ctx context.Context, cfg config.Config, p *process) (err error
 		return err
 	}
 	own.Metrics, own.Tracer, own.Logger = p.registry, p.tracer, p.log
+	own.Private = cfg.Gateway.KeysFile != "" || len(cfg.Gateway.APIKeys) > 0
 	if own.Token, err = gatewayToken(cfg.Fleet); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -133,7 +134,14 @@ func (g *Gateway) bodyLimits() proxy.BodyLimits {
 }
 
 // Ready says whether a request with an image could be served, and if not, why.
-func (g *Gateway) Ready() error { return g.fleet.snapshot().ready() }
+// Everybody may read it, so addresses are not in it.
+func (g *Gateway) Ready() error {
+	err := g.fleet.snapshot().ready()
+	if err == nil {
+		return nil
+	}
+	return errors.New(proxy.WithoutAddresses(err.Error()))
+}
 
 // Routes mounts the client's API, and answers for every path that mux has no handler for.
 func (g *Gateway) Routes(mux *http.ServeMux) {

@@ -14,6 +14,18 @@ import (
 )
 
 // TestClientsSeeNoAddresses: whatever the way in which an address gets into an error.
+// /readyz is open to everybody: why a gateway is not ready names no address.
+func TestReadyNamesNoAddress(t *testing.T) {
+	f := &fleet{state: snapshot{Prefills: []worker{{URL: "http://10.9.8.7:8200", Why: notProbed}}}}
+	g := &Gateway{fleet: f}
+	for range 2 {
+		if err := g.Ready(); err == nil || proxy.HasAddress(err.Error()) {
+			t.Errorf("ready: %v", err)
+		}
+		f.state.Prefills[0].Why = "dial tcp 10.9.8.7:8200: connection refused"
+	}
+}
+
 func TestClientsSeeNoAddresses(t *testing.T) {
 	at := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 8100}
 	reset := &net.OpError{Op: "read", Net: "tcp", Source: at, Addr: at, Err: errors.New("reset")}

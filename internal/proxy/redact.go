@@ -28,9 +28,12 @@ func Redact(e *openai.Error) *openai.Error {
 		return e
 	}
 	own := *e
-	own.Message = addresses.ReplaceAllString(e.Message, "[address]")
+	own.Message = WithoutAddresses(e.Message)
 	return &own
 }
+
+// WithoutAddresses returns text with every address replaced.
+func WithoutAddresses(text string) string { return addresses.ReplaceAllString(text, "[address]") }
 
 // HasAddress says whether text tells where something is.
 func HasAddress(text string) bool { return addresses.MatchString(text) }

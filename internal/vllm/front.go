@@ -26,6 +26,8 @@ type Config struct {
 	Dynamic  bool
 	AdminKey string
 
+	// Private keeps addresses of instances out of the answer for health, which nobody needs a key for.
+	Private bool
 	// Token is what workers ask for, as with vLLM's --api-key; "" sends none.
 	Token string
 

@@ -23,6 +23,10 @@ func (f *Front) Ready() error {
 // ServeHealth answers GET /health. Of a fleet that registers it shows the roster; the instances of one that
 // does not change are asked.
 func (f *Front) ServeHealth(w http.ResponseWriter, r *http.Request) {
+	if f.cfg.Dynamic && f.cfg.Private {
+		answer(w, map[string]string{"proxy": "healthy"})
+		return
+	}
 	if f.cfg.Dynamic {
 		answer(w, struct {
 			Proxy     string `json:"proxy"`

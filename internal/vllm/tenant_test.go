@@ -143,6 +143,18 @@ func TestKeysBeforeFront(t *testing.T) {
 	works(t, f.ask(t, "acme", string(chat(text))))
 }
 
+// S09: health, for which nobody needs a key, shows no addresses where there are keys.
+func TestHealthHasNoAddresses(t *testing.T) {
+	for _, private := range []bool{false, true} {
+		f := dynamic(t, func(c *Config) { c.Private = private })
+		works(t, f.join(t, Encode, "http://10.9.8.7:1", ""))
+		got := f.send(t, http.MethodGet, "/health", nil)
+		if got.status != 200 || strings.Contains(string(got.body), "10.9.8.7") == private || !strings.Contains(string(got.body), `"proxy":"healthy"`) {
+			t.Errorf("private %v: %d %s", private, got.status, got.body)
+		}
+	}
+}
+
 // S06: what ties the calls of one request together is never a client's, wherever it puts it.
 func TestClientsHandlesGoNowhere(t *testing.T) {
 	pd := newStub(t, says(200, completion))
