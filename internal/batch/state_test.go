@@ -4,6 +4,7 @@ package batch
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -28,10 +29,12 @@ func take(t *testing.T, s *Scheduler, parts []Part) *State {
 	return st
 }
 
-func resume(t *testing.T, s *Scheduler, n int, st *State) []int32 {
+// resume goes on from st and returns n tokens. before is called before each is picked.
+func resume(t *testing.T, s *Scheduler, n int, st *State, before func()) []int32 {
 	t.Helper()
 	r := &reader{n: n}
-	if err := s.AskFor(t.Context(), Request{Next: r.next, Cells: st.Cells, State: st}, nil); err != nil {
+	next := func(logits []float32) (int32, bool, error) { before(); return r.next(logits) }
+	if err := s.AskFor(t.Context(), Request{Next: next, Cells: st.Cells, State: st}, nil); err != nil {
 		t.Error(err)
 	}
 	return r.toks
@@ -50,9 +53,15 @@ func TestStatesMoveBetweenSchedulers(t *testing.T) {
 		want[i], states[i] = ask(t, one, n, conversation(i)...), take(t, first, conversation(i))
 	}
 	var wg sync.WaitGroup
+	// The first to pick a token waits for all the others to come, so that they do run out of memory.
+	all := sync.OnceFunc(func() {
+		for s := second.Stats(); s.Running+s.Waiting < requests; s = second.Stats() {
+			runtime.Gosched()
+		}
+	})
 	for i, st := range states {
 		wg.Go(func() {
-			if got := resume(t, second, n, st); !slices.Equal(got, want[i]) {
+			if got := resume(t, second, n, st, all); !slices.Equal(got, want[i]) {
 				t.Errorf("request %d: got %v, want %v", i, got, want[i])
 			}
 		})
@@ -84,7 +93,7 @@ func TestBadStatesAreRefused(t *testing.T) {
 	f(engine.ErrBadState, Request{Next: next, State: &State{}})
 	f(engine.ErrContextFull, Request{Next: next, Cells: 64, State: &State{Cells: 64}})
 	f(engine.ErrBadState, Request{Next: next, Cells: 9, State: good, Prompt: []Segment{{Tokens: []int32{1}, Item: -1}}})
-	if got, want := resume(t, s, 5, good), ask(t, s, 5, Part{Tokens: words(3, 9)}); !slices.Equal(got, want) {
+	if got, want := resume(t, s, 5, good, func() {}), ask(t, s, 5, Part{Tokens: words(3, 9)}); !slices.Equal(got, want) {
 		t.Errorf("after bad ones: got %v, want %v", got, want)
 	}
 
