@@ -19,7 +19,8 @@ func (s *silent) Header() http.Header         { return s.h }
 func (s *silent) Write(b []byte) (int, error) { return len(b), nil }
 func (s *silent) WriteHeader(int)             {}
 
-// BenchmarkDoor is what the door adds to a request: without keys, and with keys, limits and places.
+// BenchmarkDoor is what the door adds to a request: without anything, with places alone as by default, and with
+// keys, limits and places.
 func BenchmarkDoor(b *testing.B) {
 	set := keys(b, "[default]\nrequests_per_second = 1e9\nburst = 1000000000\nconcurrent_requests = 100\n")
 	mux := http.NewServeMux()
@@ -29,7 +30,7 @@ func BenchmarkDoor(b *testing.B) {
 		}
 	})
 	for name, h := range map[string]http.Handler{
-		"none": mux, "open": New(Config{}).Wrap(mux),
+		"none": mux, "open": New(Config{}).Wrap(mux), "places": New(Config{MaxText: 10, MaxImages: 10, MaxQueued: 10}).Wrap(mux),
 		"keys": New(Config{Keys: func() *tenant.Set { return set }, MaxText: 10, MaxImages: 10, MaxQueued: 10}).Wrap(mux),
 	} {
 		b.Run(name, func(b *testing.B) {
