@@ -62,7 +62,7 @@ func TestGatewayLeaves(t *testing.T) {
 	client := &http.Client{}
 	defer client.CloseIdleConnections()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	g := startLeaving(t, ctx, 200*time.Millisecond)
+	g := startLeaving(t, ctx, 1500*time.Millisecond)
 	if status, closes := g.get(t, client, "/readyz"); status != 200 || closes {
 		t.Errorf("before: %d, closes %v", status, closes)
 	}

@@ -120,7 +120,10 @@ func (g *Gateway) do(req *http.Request, w worker, answer any) error {
 	if err != nil {
 		return g.broken(ctx, w, err)
 	}
-	g.outliers.answered(w, resp.StatusCode)
+	// That a worker answers questions says nothing of its work.
+	if path := req.URL.Path; resp.StatusCode >= http.StatusInternalServerError || path == control.PathEncode || path == control.PathDeliver {
+		g.outliers.answered(w, resp.StatusCode)
+	}
 	if resp.StatusCode != http.StatusOK {
 		return answered(w, resp.StatusCode, b)
 	}

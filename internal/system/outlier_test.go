@@ -45,3 +45,17 @@ func TestFailingEncoderIsLeftAlone(t *testing.T) {
 		return works.Load() > 0
 	})
 }
+
+// TestFailingPrefillIsLeftAlone: that a P/D prepares requests well does not make up for answers that fail.
+func TestFailingPrefillIsLeftAlone(t *testing.T) {
+	f := newFleet(t, nil)
+	f.prefill.failOn(control.PathChat, answers(500, "broken"))
+	for i := range 3 { // each with its repairs
+		f.expect(t, "failing", 503, "", picture(t, 60, 60, uint8(i)))
+	}
+	if n := f.gateway.count(t, "afterimage_gateway_ejections_total", ""); n < 1 {
+		t.Errorf("%v ejections", n)
+	}
+	f.prefill.heal()
+	f.expect(t, "the only one is asked all the same", 200, "choices", picture(t, 60, 60, 9))
+}
