@@ -38,11 +38,12 @@ type Program struct {
 
 // grammar is the command line.
 type grammar struct {
-	Up      upCmd      `cmd:"" group:"serve" help:"Run a whole fleet on this host: Store, Encoders, prefill worker and gateway, each a process of its own."`
-	Store   storeCmd   `cmd:"" group:"serve" help:"Run the shared Store of this host, or look into one: ls, stat, get, verify, rm, warm, export, import."`
-	Encoder encoderCmd `cmd:"" group:"serve" help:"Run one Encoder: images to embeddings."`
-	Prefill prefillCmd `cmd:"" group:"serve" help:"Run one prefill worker: prompts and embeddings to answers."`
-	Gateway gatewayCmd `cmd:"" group:"serve" help:"Run the OpenAI-compatible front door of Encoders and prefill workers that run elsewhere."`
+	Up      upCmd           `cmd:"" group:"serve" help:"Run a whole fleet on this host: Store, Encoders, prefill worker and gateway, each a process of its own."`
+	Store   storeCmd        `cmd:"" group:"serve" help:"Run the shared Store of this host, or look into one: ls, stat, get, verify, rm, warm, export, import."`
+	Encoder encoderCmd      `cmd:"" group:"serve" help:"Run one Encoder: images to embeddings."`
+	Decode  decodeWorkerCmd `cmd:"" group:"serve" help:"Run one decode worker: computed prompts to answers."`
+	Prefill prefillCmd      `cmd:"" group:"serve" help:"Run one prefill worker: prompts and embeddings to answers."`
+	Gateway gatewayCmd      `cmd:"" group:"serve" help:"Run the OpenAI-compatible front door of Encoders and prefill workers that run elsewhere."`
 
 	Top   topCmd   `cmd:"" group:"use" help:"Watch a fleet in the terminal: workers, requests, reuse, the Store."`
 	Trace traceCmd `cmd:"" group:"use" help:"Show where the embeddings of a request came from, by which road, and what it waited for."`
@@ -86,6 +87,7 @@ var groups = []kong.Group{
 	{Key: "store", Title: "Store:"},
 	{Key: "encoder", Title: "Encoders:"},
 	{Key: "prefill", Title: "Prefill worker:"},
+	{Key: "decode", Title: "Decode worker:"},
 	{Key: "process", Title: "Process:"},
 }
 

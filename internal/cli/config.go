@@ -59,7 +59,7 @@ func (c *printCmd) Run(a *app) error {
 // checkCmd checks a configuration.
 type checkCmd struct {
 	configFile `embed:""`
-	Role       string `placeholder:"ROLE" enum:"up,store,encoder,prefill,gateway" default:"up" help:"Role to check it for: up, store, encoder, prefill or gateway (default ${default})."`
+	Role       string `placeholder:"ROLE" enum:"up,store,encoder,prefill,decode,gateway" default:"up" help:"Role to check it for: up, store, encoder, prefill, decode or gateway (default ${default})."`
 }
 
 // Help is shown below the command's own line.

@@ -29,7 +29,7 @@ type doctorCmd struct {
 	VLLM   bool          `name:"vllm" help:"Look at a fleet of vLLM workers as a gateway with --relay needs it: names and Store keys of Encoders, and whether workers can be written to. An Encoder encodes two small pictures."`
 	Fleet  vllmFleet     `embed:"" group:"vllm"`
 	Relay  config.Relay  `embed:"" group:"relay"`
-	Role   string        `placeholder:"ROLE" enum:"up,store,encoder,prefill,gateway" default:"up" help:"What is to run here: up, store, encoder, prefill or gateway (default ${default})."`
+	Role   string        `placeholder:"ROLE" enum:"up,store,encoder,prefill,decode,gateway" default:"up" help:"What is to run here: up, store, encoder, prefill, decode or gateway (default ${default})."`
 	Only   []string      `placeholder:"CHECK" enum:"vectors,engine,model,memory,memlock,shm,files,ports,store,peers,clock,tls" help:"Make only these checks: vectors, engine, model, memory, memlock, shm, files, ports, store, peers, clock, tls."`
 	JSON   bool          `help:"Print one JSON document instead of lines."`
 	Model  config.Model  `embed:"" group:"model"`

@@ -96,6 +96,9 @@ func (h *checkup) look(ctx context.Context) []peer {
 	for _, url := range h.l.Gateway.Prefills {
 		h.peers = append(h.peers, peer{kind: "prefill", url: url})
 	}
+	for _, url := range h.l.Gateway.Decodes {
+		h.peers = append(h.peers, peer{kind: "decode", url: url})
+	}
 	var wg sync.WaitGroup
 	for i := range h.peers {
 		wg.Go(func() { h.peers[i].ask(ctx, h.client) })
@@ -186,7 +189,7 @@ func (h *checkup) clock(ctx context.Context) []finding {
 // tls reads the certificate of data connections.
 func (h *checkup) tls(context.Context) []finding {
 	t := h.l.Transport
-	if t.TLSCert == "" || !h.is(config.RoleEncoder, config.RolePrefill) {
+	if t.TLSCert == "" || !h.is(config.RoleEncoder, config.RolePrefill, config.RoleDecode) {
 		return nil
 	}
 	_, err := tlsFiles(t).Load()

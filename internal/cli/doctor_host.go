@@ -58,14 +58,14 @@ func (h *checkup) vectors(context.Context) []finding {
 }
 
 func (h *checkup) engine(context.Context) []finding {
-	if !h.is(config.RoleEncoder, config.RolePrefill) || h.l.Engine.Kind != config.EngineLlama {
+	if !h.is(config.RoleEncoder, config.RolePrefill, config.RoleDecode) || h.l.Engine.Kind != config.EngineLlama {
 		return nil
 	}
 	return checkEngine(h.l.Engine)
 }
 
 func (h *checkup) model(context.Context) []finding {
-	if !h.is(config.RoleEncoder, config.RolePrefill) || h.l.Engine.Kind != config.EngineLlama {
+	if !h.is(config.RoleEncoder, config.RolePrefill, config.RoleDecode) || h.l.Engine.Kind != config.EngineLlama {
 		return nil
 	}
 	return checkModels(h.l.Model, h.caches)
@@ -88,7 +88,13 @@ func (h *checkup) arenas() (total config.Bytes) {
 		total += config.Bytes(encoders) * size("encoder.arena_bytes", c.Encoder.ArenaBytes)
 	}
 	if h.is(config.RolePrefill) {
-		total += size("prefill.arena_bytes", c.Prefill.ArenaBytes)
+		total += size("prefill.arena_bytes", c.Prefill.ArenaBytes) + c.Prefill.HandoffBytes
+	}
+	switch {
+	case h.role == config.RoleUp:
+		total += config.Bytes(c.Up.Decodes) * c.Decode.ArenaBytes
+	case h.role == config.RoleDecode:
+		total += c.Decode.ArenaBytes
 	}
 	if h.is(config.RoleStore) && c.Store.Kind == config.StoreRAM {
 		total += c.Store.Bytes
@@ -200,6 +206,7 @@ func (h *checkup) files(context.Context) []finding {
 var listeners = map[config.Role][]string{
 	config.RoleUp: {"gateway.listen"}, config.RoleGateway: {"gateway.listen"}, config.RoleStore: {"store.listen"},
 	config.RoleEncoder: {"encoder.listen"}, config.RolePrefill: {"prefill.listen", "prefill.data_listen"},
+	config.RoleDecode: {"decode.listen", "decode.data_listen"},
 }
 
 func (h *checkup) ports(context.Context) (found []finding) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -71,7 +72,7 @@ func (c *drainCmd) Run(a *app) error {
 // find asks the gateway where the worker is.
 func (c *drainCmd) find(ctx context.Context) (url, boot string, err error) {
 	var fleet struct {
-		Encoders, Prefills []struct {
+		Encoders, Prefills, Decodes []struct {
 			URL          string               `json:"url"`
 			Announcement control.Announcement `json:"announcement"`
 		}
@@ -82,7 +83,7 @@ func (c *drainCmd) find(ctx context.Context) (url, boot string, err error) {
 		return "", "", fmt.Errorf("%s: %w; name a gateway with --url", c.URL, err)
 	}
 	var names []string
-	for _, w := range append(fleet.Encoders, fleet.Prefills...) {
+	for _, w := range slices.Concat(fleet.Encoders, fleet.Prefills, fleet.Decodes) {
 		if w.Announcement.Name == c.Worker {
 			return w.URL, w.Announcement.Boot, nil
 		}

@@ -18,6 +18,7 @@ import (
 	"afterimage/internal/media"
 	"afterimage/internal/publish"
 	"afterimage/internal/resolve"
+	"afterimage/internal/transport"
 )
 
 // encoderCmd runs an Encoder.
@@ -136,7 +137,7 @@ func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.E
 		return nil, err
 	}
 	parts.add(func() error { resolver.Wait(); return nil })
-	sender, err := newSender(cfg.Transport, p, spec, memory)
+	sender, err := newSender(cfg.Transport, p, rowSpec{spec.Engine, spec.Cols, spec.DType}, memory, transport.NewMetrics(p.registry))
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,7 @@ var examples = map[string][]man.Example{
 		{Does: "With the values of a file", Line: "afterimage encoder --config /etc/afterimage/afterimage.toml"},
 	},
 	"prefill": {{Does: "Run a prefill worker that other hosts reach", Line: "afterimage prefill --listen 10.0.0.8:8200 --data-listen 10.0.0.8:8201 --name prefill-1"}},
+	"decode":  {{Does: "Run a decode worker that prefill workers of other hosts reach", Line: "afterimage decode --listen 10.0.0.9:8400 --data-listen 10.0.0.9:8401 --name decode-1"}},
 	"gateway": {
 		{Does: "Put a gateway before workers", Line: "afterimage gateway --encoder http://10.0.0.7:8100 --encoder http://10.0.0.7:8101 --prefill http://10.0.0.8:8200"},
 		{Does: "Before vLLM workers", Line: "afterimage gateway --port 8000 --encode-servers-urls http://e1:8001 --decode-servers-urls http://d1:8003"},

@@ -25,6 +25,7 @@ type common struct {
 var upOwns = []string{
 	"store.listen", "store.path", "mooncake.client", "mooncake.admin", "mooncake.start_client", "mooncake.client_ttl", "encoder.listen", "encoder.name", "encoder.store",
 	"prefill.listen", "prefill.data_listen", "prefill.name", "prefill.store", "gateway.encoders", "gateway.prefills", "gateway.store",
+	"decode.listen", "decode.data_listen", "decode.name", "gateway.decodes",
 }
 
 // unused are the keys that come with a table and that the command does not read.

@@ -56,11 +56,22 @@ func fleet(cfg config.Config, file, socket string) []supervise.Spec {
 		return []string{"--listen", again(known, prefill), "--name", prefill, "--store=" + socket,
 			"--data-listen", cmp.Or(known[prefill].Data, anyPort)}
 	})
+	var decodes []string
+	for i := range cfg.Up.Decodes {
+		name := fmt.Sprintf("decode-%d", i)
+		decodes = append(decodes, name)
+		add(&workers, name, config.RoleDecode, stageWorkers, func(known supervise.Known) []string {
+			return []string{"--listen", again(known, name), "--name", name, "--data-listen", cmp.Or(known[name].Data, anyPort)}
+		})
+	}
 	specs = append(specs, workers...)
 	add(&specs, "gateway", config.RoleGateway, stageGateway, func(known supervise.Known) []string {
 		args := []string{"--listen", cmp.Or(known["gateway"].Listen, cfg.Gateway.Listen), "--store-socket=" + socket}
 		for _, name := range encoders {
 			args = append(args, "--encoder", "http://"+known[name].Listen)
+		}
+		for _, name := range decodes {
+			args = append(args, "--decode", "http://"+known[name].Listen)
 		}
 		return append(args, "--prefill", "http://"+known[prefill].Listen)
 	})

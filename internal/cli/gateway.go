@@ -63,7 +63,7 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 	limits := mediaLimits(cfg.Media)
 	fetcher := newFetcher(own, limits.MaxBytes)
 	g := gateway.New(gateway.Config{
-		Version: version, Token: token, Encoders: own.Encoders, Prefills: own.Prefills,
+		Version: version, Token: token, Encoders: own.Encoders, Prefills: own.Prefills, Decodes: own.Decodes,
 		MaxBodyBytes: int64(own.MaxBodyBytes), MaxImages: own.MaxImages, Limits: limits, Fetcher: fetcher, Fetched: media.NewBudget(int64(own.FetchBudget)),
 		Routing: gateway.Routing(own.Routing), LogRequests: own.LogRequests, Thumbnails: own.Dashboard && own.DashboardThumbnails, NoOverlap: !cfg.Delivery.Overlap, Repairs: own.Repairs, ProbeEvery: probeEvery, ProbeTimeout: probeTimeout, SilenceLimit: time.Duration(own.SilenceLimit),
 		PrepareTimeout: prepareTimeout, EncodeTimeout: encodeTimeout, WriteTimeout: writeTimeout,

@@ -112,8 +112,13 @@ func newPrefill(ctx context.Context, cfg config.Config, p *process, eng engine.T
 		return nil, err
 	}
 	parts.add(func() error { return handOff.Close(context.Background()) }) // it has nothing queued
+	over, err := newHandOff(cfg, p, spec, parts)
+	if err != nil {
+		return nil, err
+	}
 	worker, err := prefill.New(prefill.Config{
-		Name: p.name, Version: version, Model: cfg.Model.Name, Engine: eng, Receiver: receiver, Protocol: protocol,
+		HandOff: over,
+		Name:    p.name, Version: version, Model: cfg.Model.Name, Engine: eng, Receiver: receiver, Protocol: protocol,
 		Arena: memory, Residents: residents, Store: shared, Publisher: handOff,
 		PoolBytes: int64(own.ArenaBytes), MaxBodyBytes: prefillMaxBody, GrantTimeout: grantTimeout,
 		PrepareTTL: time.Duration(own.PrepareTimeout), ItemTimeout: time.Duration(own.ItemTimeout),

@@ -42,7 +42,7 @@ func writeRequest(w io.Writer, t control.Trace) error {
 	if t.Done {
 		state = fmt.Sprintf("status %d", t.Status)
 	}
-	fmt.Fprintf(w, "request %s: %s, on %s, attempts: %d\n", t.Request, state, cmp.Or(t.Prefill, "no P/D"), t.Attempts)
+	fmt.Fprintf(w, "request %s: %s, on %s, attempts: %d\n", t.Request, state, workersOf(t), t.Attempts)
 	if t.Error != "" {
 		fmt.Fprintf(w, "error: %s\n", t.Error)
 	}
@@ -60,6 +60,14 @@ func writeRequest(w io.Writer, t control.Trace) error {
 		fmt.Fprintln(w)
 	}
 	return writeStageTable(w, t.Stages)
+}
+
+// workersOf names who computed the prompt and, where it is another, who gave the answer.
+func workersOf(t control.Trace) string {
+	if t.Decode == "" {
+		return cmp.Or(t.Prefill, "no P/D")
+	}
+	return fmt.Sprintf("%s and %s (state of %d bytes in %.1f ms)", t.Prefill, t.Decode, t.HandOffBytes, t.HandOffMS)
 }
 
 // writeStageTable prints when each stage was done and how long it took.

@@ -26,6 +26,9 @@ const readyLine = "afterimage is ready"
 // upArenaBytes is the default of each worker's arena under up, where several share one host.
 const upArenaBytes = 512 * config.MiB
 
+// upHandoffBytes is the default of the P/D's memory for states of prompts under up with decode workers.
+const upHandoffBytes = 256 * config.MiB
+
 // upDrain bounds the time for requests in work under up, which as a whole stops within 5 s.
 const upDrain = 2 * time.Second
 
@@ -44,6 +47,7 @@ type upCmd struct {
 	Encoder   config.Encoder   `embed:"" prefix:"encoder-" group:"encoder"`
 	Prefill   config.Prefill   `embed:"" prefix:"prefill-" group:"prefill"`
 	Fleet     config.Fleet     `embed:"" prefix:"fleet-" group:"token"`
+	Decode    config.Decode    `embed:"" prefix:"decode-" group:"decode"`
 	common    `embed:""`
 }
 
@@ -124,7 +128,7 @@ func withoutTold(table []supervise.Status, err error) []supervise.Status {
 // checkTotal refuses arenas that do not fit into memory together, of which the kernel would kill one
 // process after another.
 func checkTotal(c *config.Config) error {
-	total := config.Bytes(c.Up.Encoders)*c.Encoder.ArenaBytes + c.Prefill.ArenaBytes
+	total := config.Bytes(c.Up.Encoders)*c.Encoder.ArenaBytes + c.Prefill.ArenaBytes + c.Prefill.HandoffBytes + config.Bytes(c.Up.Decodes)*c.Decode.ArenaBytes
 	if c.Store.Kind != config.StoreNone {
 		total += c.Store.Bytes
 	}
@@ -149,6 +153,9 @@ func upDefaults(l *config.Loaded, caches []string) (notice string, err error) {
 		if l.Source(key) == "default" {
 			set(key, upArenaBytes.String())
 		}
+	}
+	if l.Up.Decodes > 0 && l.Source("prefill.handoff_bytes") == "default" {
+		set("prefill.handoff_bytes", upHandoffBytes.String())
 	}
 	if l.Store.Kind == config.StoreMooncake && l.Source("store.bytes") == "default" {
 		set("store.bytes", upMooncakeBytes.String())

@@ -38,9 +38,11 @@ func (c *checker) shared() {
 	if c.is(RoleUp) {
 		c.atLeast("up.encoders", int64(cfg.Up.Encoders), 1, "")
 		c.atMost("up.encoders", int64(cfg.Up.Encoders), maxEncoders, "each is a process with memory of its own")
+		c.atLeast("up.decodes", int64(cfg.Up.Decodes), 0, "")
+		c.atMost("up.decodes", int64(cfg.Up.Decodes), maxEncoders, "each is a process with memory of its own")
 		c.duration("up.start_timeout", cfg.Up.StartTimeout, time.Second)
 	}
-	if c.is(RoleUp, RoleEncoder, RolePrefill) {
+	if c.is(RoleUp, RoleEncoder, RolePrefill, RoleDecode) {
 		c.transport(&cfg.Transport)
 	}
 	if c.is(RoleUp, RoleEncoder, RolePrefill, RoleGateway) {
@@ -54,7 +56,7 @@ func (c *checker) shared() {
 		c.atLeast("media.max_image_pixels", int64(cfg.Media.MaxImagePixels), 1, "")
 		c.atMost("media.max_image_pixels", int64(cfg.Media.MaxImagePixels), maxImagePixels, "no decoder here takes more")
 	}
-	if c.is(RoleUp, RoleEncoder, RolePrefill) {
+	if c.is(RoleUp, RoleEncoder, RolePrefill, RoleDecode) {
 		c.engine(&cfg.Engine)
 		c.model(&cfg.Model)
 	}
@@ -280,6 +282,9 @@ func (c *checker) prefill() {
 	}
 	c.memory("prefill.arena_bytes", p.ArenaBytes)
 	c.bytes("prefill.resident_bytes", p.ResidentBytes, 0)
+	if p.HandoffBytes != 0 {
+		c.memory("prefill.handoff_bytes", p.HandoffBytes)
+	}
 	c.duration("prefill.prepare_timeout", p.PrepareTimeout, time.Second)
 	c.duration("prefill.item_timeout", p.ItemTimeout, time.Second)
 	c.atLeast("prefill.step_tokens", int64(p.StepTokens), 2, "")
@@ -305,6 +310,22 @@ func (c *checker) fetching(g *Gateway) {
 	}
 }
 
+func (c *checker) decode() {
+	if up := c.role == RoleUp && c.l.Config.Up.Decodes > 0; !up && !c.is(RoleDecode) {
+		return
+	}
+	d := &c.l.Config.Decode
+	c.address("decode.listen", d.Listen)
+	c.address("decode.data_listen", d.DataListen)
+	if host, _, err := net.SplitHostPort(d.DataListen); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
+		c.fault("decode.data_listen", "no address to send to; name one of this host's that prefill workers can reach")
+	}
+	c.memory("decode.arena_bytes", d.ArenaBytes)
+	if d.Name == "" {
+		c.fault("decode.name", "missing; give a name that no other worker has")
+	}
+}
+
 func (c *checker) gateway() {
 	if !c.is(RoleGateway, RoleUp) {
 		return
@@ -313,13 +334,14 @@ func (c *checker) gateway() {
 	c.address("gateway.listen", g.Listen)
 	c.urls("gateway.encoders", g.Encoders)
 	c.urls("gateway.prefills", g.Prefills)
+	c.urls("gateway.decodes", g.Decodes)
 	c.oneOf("gateway.routing", g.Routing, "affinity", "round-robin", "random")
 	c.vllm()
 	if c.role == RoleGateway && len(g.Prefills) == 0 && !c.l.Config.VLLM.Fronts() {
 		c.fault("gateway.prefills", "missing; name at least one worker, e.g. http://127.0.0.1:8200, or run 'afterimage up'")
 	}
-	if c.role == RoleUp && len(g.Encoders)+len(g.Prefills) > 0 {
-		c.fault("gateway.encoders", "up starts workers of its own; leave gateway.encoders and gateway.prefills empty, or run 'afterimage gateway'")
+	if c.role == RoleUp && len(g.Encoders)+len(g.Prefills)+len(g.Decodes) > 0 {
+		c.fault("gateway.encoders", "up starts workers of its own; leave gateway.encoders, gateway.prefills and gateway.decodes empty, or run 'afterimage gateway'")
 	}
 	c.bytes("gateway.max_body_bytes", g.MaxBodyBytes, KiB)
 	c.atLeast("gateway.max_images", int64(g.MaxImages), 0, "")

@@ -17,6 +17,7 @@ type Config struct {
 	Mooncake  Mooncake  `toml:"mooncake"`
 	Encoder   Encoder   `toml:"encoder"`
 	Prefill   Prefill   `toml:"prefill"`
+	Decode    Decode    `toml:"decode"`
 	Gateway   Gateway   `toml:"gateway"`
 	Delivery  Delivery  `toml:"delivery"`
 	Transport Transport `toml:"transport"`
@@ -127,9 +128,18 @@ type Prefill struct {
 	Store          string   `toml:"store" key:"prefill.store" placeholder:"SOCKET" help:"Socket of the Store, with store.kind = ram and delivery.mode = direct. Empty: this worker leaves the Store to Encoders."`
 	ArenaBytes     Bytes    `toml:"arena_bytes" key:"prefill.arena_bytes" placeholder:"SIZE" help:"Memory for embeddings of requests in work. A request that needs more than all of it is refused. Under up it is 512MiB if not set."`
 	ResidentBytes  Bytes    `toml:"resident_bytes" key:"prefill.resident_bytes" placeholder:"SIZE" help:"Most memory for embeddings that are kept after a request. They are used again without any transfer, and leave when requests in work need the arena. 0 keeps none."`
-	PrepareTimeout Duration `toml:"prepare_timeout" key:"prefill.prepare_timeout" placeholder:"TIME" help:"How long memory granted to a request is kept for it while its chat call does not come."`
-	ItemTimeout    Duration `toml:"item_timeout" key:"prefill.item_timeout" placeholder:"TIME" help:"How long a request waits for an embedding before it is repaired."`
+	PrepareTimeout Duration `toml:"prepare_timeout" key:"prefill.prepare_timeout" placeholder:"TIME" help:"How long memory granted to a request is kept for it while its chat call does not come. Decode workers read it too."`
+	ItemTimeout    Duration `toml:"item_timeout" key:"prefill.item_timeout" placeholder:"TIME" help:"How long a request waits for an embedding before it is repaired, and at a decode worker for the state of its prompt."`
 	StepTokens     int      `toml:"step_tokens" key:"prefill.step_tokens" placeholder:"N" help:"Tokens and image rows of prompts that are computed between two tokens of the answers in work. More makes first tokens of long prompts faster and all others slower."`
+	HandoffBytes   Bytes    `toml:"handoff_bytes" key:"prefill.handoff_bytes" placeholder:"SIZE" help:"Memory for states of prompts on their way to decode workers; it has to hold that of a whole context. 0 hands none over: this worker gives all answers itself. Under up with decode workers it is 256MiB if not set."`
+}
+
+// Decode configures the role that goes on from prompts that prefill workers have computed.
+type Decode struct {
+	Listen     string `toml:"listen" key:"decode.listen" placeholder:"HOST:PORT" help:"Address of the worker API, health and metrics."`
+	DataListen string `toml:"data_listen" key:"decode.data_listen" placeholder:"HOST:PORT" help:"Address that prefill workers send states of prompts to. It must be one that they can reach."`
+	Name       string `toml:"name" key:"decode.name" placeholder:"NAME" help:"Name in answers, metrics and logs, unique in the fleet."`
+	ArenaBytes Bytes  `toml:"arena_bytes" key:"decode.arena_bytes" placeholder:"SIZE" help:"Memory for states of prompts that wait for a place in the model's memory. Those of prefill workers on this host stay in theirs."`
 }
 
 // Gateway configures the role that clients talk to.
@@ -137,6 +147,7 @@ type Gateway struct {
 	Listen           string   `toml:"listen" key:"gateway.listen" placeholder:"HOST:PORT" help:"Address of the OpenAI-compatible API."`
 	Encoders         []string `toml:"encoders" key:"gateway.encoders" name:"encoder" placeholder:"URL" help:"Encoders to use, e.g. http://10.0.0.7:8100."`
 	Prefills         []string `toml:"prefills" key:"gateway.prefills" name:"prefill" placeholder:"URL" help:"Prefill workers to use, e.g. http://10.0.0.8:8200."`
+	Decodes          []string `toml:"decodes" key:"gateway.decodes" name:"decode" placeholder:"URL" help:"Decode workers to use, e.g. http://10.0.0.9:8400. With any, prefill workers that hand prompts over (prefill.handoff_bytes) compute prompts only, and these give the answers."`
 	MaxBodyBytes     Bytes    `toml:"max_body_bytes" key:"gateway.max_body_bytes" placeholder:"SIZE" help:"Largest request body, images included."`
 	MaxImages        int      `toml:"max_images" key:"gateway.max_images" placeholder:"N" help:"Most images of one request, the same one twice counted twice."`
 	AllowPrivateURLs bool     `toml:"allow_private_urls" key:"gateway.allow_private_urls" name:"allow-private-urls" help:"Fetch images from loopback and private addresses too. Clients can then reach what this host can."`
@@ -197,6 +208,7 @@ type Media struct {
 // Up configures the command that runs a whole fleet on one host.
 type Up struct {
 	Encoders     int      `toml:"encoders" key:"up.encoders" placeholder:"N" help:"Encoders to start."`
+	Decodes      int      `toml:"decodes" key:"up.decodes" placeholder:"N" help:"Decode workers to start: the prefill worker then computes prompts only, and these give the answers. 0 leaves both to the prefill worker."`
 	StartTimeout Duration `toml:"start_timeout" key:"up.start_timeout" placeholder:"TIME" help:"Time for each process to get ready. Large models read slowly from cold disks."`
 	LogDir       string   `toml:"log_dir" key:"up.log_dir" placeholder:"DIR" help:"Write each process's log to a file of its own here. Empty: all go to standard error, behind their names."`
 }
@@ -260,6 +272,7 @@ func DefaultConfig() Config {
 			Listen: "127.0.0.1:8200", DataListen: "127.0.0.1:8201", Name: "prefill-0", ArenaBytes: GiB, ResidentBytes: 256 * MiB,
 			PrepareTimeout: Duration(30 * time.Second), ItemTimeout: Duration(30 * time.Second), StepTokens: 128,
 		},
+		Decode: Decode{Listen: "127.0.0.1:8400", DataListen: "127.0.0.1:8401", Name: "decode-0", ArenaBytes: 256 * MiB},
 		Gateway: Gateway{
 			Listen: "127.0.0.1:8000", MaxBodyBytes: 64 * MiB, MaxImages: 16,
 			FetchTimeout: Duration(10 * time.Second), FetchBudget: GiB, DrainNotice: Duration(5 * time.Second), Repairs: 2, Routing: "affinity", Dashboard: true, SilenceLimit: Duration(10 * time.Second),

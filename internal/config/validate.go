@@ -26,6 +26,7 @@ const (
 	RoleStore   Role = "store"
 	RoleEncoder Role = "encoder"
 	RolePrefill Role = "prefill"
+	RoleDecode  Role = "decode"
 	RoleGateway Role = "gateway"
 	All         Role = ""
 )
@@ -50,6 +51,7 @@ func (l *Loaded) Validate(role Role) error {
 	c.mooncake()
 	c.encoder()
 	c.prefill()
+	c.decode()
 	c.gateway()
 	return errors.Join(c.errs...)
 }

@@ -27,20 +27,25 @@ type TraceItem struct {
 
 // TraceStage is a point that a request passed.
 type TraceStage struct {
-	Name string  `json:"name"` // read, media, prepare, delivered (by Encoders), prefill, total
+	Name string  `json:"name"` // read, media, prepare, delivered (by Encoders), prefill, handoff (first byte of Decode), total
 	MS   float64 `json:"ms"`   // since the request arrived
 }
 
 // Trace is what the gateway remembers of one request. It holds no content.
 type Trace struct {
-	Request  string       `json:"request"`
-	Done     bool         `json:"done"`
-	Status   int          `json:"status,omitempty"`
-	Error    string       `json:"error,omitempty"` // as the client saw it
-	Prefill  string       `json:"prefill,omitempty"`
-	Attempts int          `json:"attempts"`
-	StoreMS  float64      `json:"store_ms"` // for the Store's answer to P/D
-	GrantMS  float64      `json:"grant_ms"` // for memory at P/D
-	Items    []TraceItem  `json:"items"`
-	Stages   []TraceStage `json:"stages"`
+	Request  string  `json:"request"`
+	Done     bool    `json:"done"`
+	Status   int     `json:"status,omitempty"`
+	Error    string  `json:"error,omitempty"` // as the client saw it
+	Prefill  string  `json:"prefill,omitempty"`
+	Decode   string  `json:"decode,omitempty"` // who gave the answer, where it is not Prefill
+	Attempts int     `json:"attempts"`
+	StoreMS  float64 `json:"store_ms"` // for the Store's answer to P/D
+	GrantMS  float64 `json:"grant_ms"` // for memory at P/D
+	// HandOffBytes is the size of the state that went to Decode, HandOffMS what its delivery took.
+	HandOffBytes int     `json:"handoff_bytes,omitempty"`
+	HandOffMS    float64 `json:"handoff_ms,omitempty"`
+
+	Items  []TraceItem  `json:"items"`
+	Stages []TraceStage `json:"stages"`
 }

@@ -3,17 +3,12 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"sync"
 	"time"
 
-	"afterimage/internal/admit"
 	"afterimage/internal/control"
 	"afterimage/internal/openai"
 	"afterimage/internal/proxy"
@@ -28,10 +23,12 @@ func (g *Gateway) attempt(ctx context.Context, req *request, out *proxy.Reply, p
 	if err != nil {
 		return err
 	}
+	done = sync.OnceFunc(done)
 	defer done()
 	req.trace.prefill(pd.Seen.Name)
+	over := g.handOver(snap, req, out, pd, attempt, past, done)
 	if len(req.images) == 0 {
-		return g.chat(ctx, req, out, pd, "", func() {})
+		return g.chat(ctx, req, out, pd, attempt, over, func() {})
 	}
 	enc, lack := anyEncoder(snap, past)
 	if lack != nil {
@@ -51,7 +48,7 @@ func (g *Gateway) attempt(ctx context.Context, req *request, out *proxy.Reply, p
 		return prepareError(pd, err, lack)
 	}
 	req.trace.stage("prepare")
-	err = g.bothCalls(ctx, req, out, pd, attempt, func(ctx context.Context) error {
+	err = g.bothCalls(ctx, req, out, pd, attempt, over, func(ctx context.Context) error {
 		err := g.encode(ctx, snap, req, orders, past)
 		if err == nil && len(orders) > 0 {
 			req.trace.stage("delivered")
@@ -74,36 +71,44 @@ func prepareError(pd worker, err, lack error) error {
 	return retryElsewhere(pd, err)
 }
 
-// bothCalls runs the encode calls and the chat call side by side. The first that fails ends the other;
-// its error is the cause. Once P/D answers it has every embedding, and the fate of the encode calls
-// matters no more. What other requests have joined goes on after bothCalls, for them.
-func (g *Gateway) bothCalls(ctx context.Context, req *request, out *proxy.Reply, pd worker, attempt string, encode func(context.Context) error) error {
+// bothCalls runs the encode calls and the chat call side by side. What other requests have joined goes on after
+// bothCalls, for them.
+func (g *Gateway) bothCalls(ctx context.Context, req *request, out *proxy.Reply, pd worker, attempt string, over handOver, encode func(context.Context) error) error {
 	if g.cfg.NoOverlap {
 		if err := encode(ctx); err != nil {
 			return err
 		}
 		encode = func(context.Context) error { return nil }
 	}
+	return g.sideBySide(ctx, out, encode, func(ctx context.Context, begun func()) error {
+		return g.chat(ctx, req, out, pd, attempt, over, begun)
+	})
+}
+
+// sideBySide runs supply, which delivers what a worker waits for, and answer, the call that it waits in. The first
+// that fails ends the other; its error is the cause. Once the worker answers (begun) it has everything, and the
+// fate of supply matters no more.
+func (g *Gateway) sideBySide(ctx context.Context, out *proxy.Reply, supply func(context.Context) error, answer func(ctx context.Context, begun func()) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var mu sync.Mutex // guards answered
 	answered := false
-	encoded := make(chan struct{})
+	supplied := make(chan struct{})
 	go func() {
-		defer close(encoded)
-		err := encode(ctx)
+		defer close(supplied)
+		err := supply(ctx)
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil && !answered {
 			cancel(err)
 		}
 	}()
-	err := g.chat(ctx, req, out, pd, attempt, func() {
+	err := answer(ctx, func() {
 		mu.Lock()
 		answered = true
 		mu.Unlock()
 		select { // the trace of a served request names its sources
-		case <-encoded:
+		case <-supplied:
 		case <-time.After(traceGrace):
 		}
 	})
@@ -111,7 +116,7 @@ func (g *Gateway) bothCalls(ctx context.Context, req *request, out *proxy.Reply,
 		err = cause
 	}
 	cancel(err)
-	<-encoded
+	<-supplied
 	return err
 }
 
@@ -171,13 +176,16 @@ func (g *Gateway) prepare(ctx context.Context, req *request, pd, enc worker, att
 // releaseTimeout bounds the call that gives unused grants back; they expire by themselves too.
 const releaseTimeout = time.Second
 
-// release gives back the grants of an attempt that failed, in the background: the client, or the next
+// release gives back the grants of an attempt that failed.
+func (g *Gateway) release(pd worker, attempt string) { g.dismiss(pd, control.PathPrepare, attempt) }
+
+// dismiss has w let go of what it keeps for an attempt at path, in the background: the client, or the next
 // attempt, need not wait for it. Close does.
-func (g *Gateway) release(pd worker, attempt string) {
+func (g *Gateway) dismiss(w worker, path, attempt string) {
 	g.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodDelete, pd.URL+control.PathPrepare+"/"+attempt, nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodDelete, w.URL+path+"/"+attempt, nil)
 		if err != nil {
 			return
 		}
@@ -185,60 +193,4 @@ func (g *Gateway) release(pd worker, attempt string) {
 			resp.Body.Close()
 		}
 	})
-}
-
-// chat posts the request to P/D and relays the answer. It calls begun when P/D's answer begins.
-func (g *Gateway) chat(ctx context.Context, req *request, out *proxy.Reply, pd worker, attempt string, begun func()) (err error) {
-	whole := ctx
-	ctx, span := g.cfg.Tracer.Start(whole, "prefill", tracing.Client)
-	defer func() { span.EndWith(err) }()
-	span.Set("worker", pd.Seen.Name)
-	ctx, done := g.fleet.silence.call(ctx, pd.URL)
-	defer done()
-	hr, err := http.NewRequestWithContext(ctx, http.MethodPost, pd.URL+req.path, bytes.NewReader(req.body))
-	if err != nil {
-		return err
-	}
-	hr.Header.Set("Content-Type", "application/json")
-	hr.Header.Set(control.HeaderRequestID, req.id)
-	if attempt != "" {
-		hr.Header.Set(control.HeaderPrepare, attempt)
-	}
-	if len(req.salt) > 0 {
-		hr.Header.Set(control.HeaderScope, hex.EncodeToString(req.salt))
-	}
-	admit.TellTimeout(hr)
-	tracing.Pass(hr)
-	resp, err := g.client.Do(hr)
-	if err != nil {
-		return g.broken(ctx, pd, err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusOK {
-		begun()
-		req.trace.arrived(req.images, resp.Header.Get(control.HeaderItems))
-		req.trace.stage("prefill")
-		g.metrics.FirstByte(req.start)
-		span.End()
-		_, streaming := g.cfg.Tracer.Start(whole, "stream", tracing.Client)
-		err = g.relay(ctx, resp, out, pd)
-		if err == nil {
-			g.outliers.worked(pd.URL)
-		}
-		streaming.Set("bytes", out.Sent())
-		streaming.EndWith(err)
-		return err
-	}
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxControlBody))
-	if err != nil {
-		return g.broken(ctx, pd, err)
-	}
-	if resp.StatusCode == http.StatusConflict {
-		var m control.Missing
-		if err := json.Unmarshal(b, &m); err == nil && len(m.Missing) > 0 {
-			return &missingError{url: pd.URL, items: m.Missing}
-		}
-	}
-	g.outliers.answered(pd, resp.StatusCode)
-	return retryElsewhere(pd, answered(pd, resp.StatusCode, b))
 }

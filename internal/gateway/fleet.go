@@ -35,6 +35,7 @@ const notProbed = "not probed yet"
 type snapshot struct {
 	Encoders []worker `json:"encoders"`
 	Prefills []worker `json:"prefills"`
+	Decodes  []worker `json:"decodes,omitempty"`
 }
 
 // fleet probes the workers and holds the latest snapshot.
@@ -58,7 +59,10 @@ func newFleet(cfg Config, client *http.Client) *fleet {
 	for _, u := range cfg.Prefills {
 		f.state.Prefills = append(f.state.Prefills, worker{URL: u, Why: notProbed})
 	}
-	for range len(cfg.Encoders) + len(cfg.Prefills) {
+	for _, u := range cfg.Decodes {
+		f.state.Decodes = append(f.state.Decodes, worker{URL: u, Why: notProbed})
+	}
+	for range f.state.size() {
 		f.poke = append(f.poke, make(chan struct{}, 1))
 	}
 	return f
@@ -82,21 +86,25 @@ func (f *fleet) start(ctx context.Context) {
 	}
 }
 
-// slot returns the place of worker i in s: Encoders first, then P/Ds.
-func (s *snapshot) slot(i int) *worker {
+// size is how many workers there are.
+func (s *snapshot) size() int { return len(s.Encoders) + len(s.Prefills) + len(s.Decodes) }
+
+// slot returns the place of worker i in s, Encoders first, then P/Ds, then decode workers, and its role.
+func (s *snapshot) slot(i int) (w *worker, role string) {
 	if i < len(s.Encoders) {
-		return &s.Encoders[i]
+		return &s.Encoders[i], "encoder"
 	}
-	return &s.Prefills[i-len(s.Encoders)]
+	if i -= len(s.Encoders); i < len(s.Prefills) {
+		return &s.Prefills[i], "prefill"
+	}
+	return &s.Decodes[i-len(s.Prefills)], "decode"
 }
 
 // probe asks worker i who it is and files the answer.
 func (f *fleet) probe(ctx context.Context, i int) {
 	f.mu.Lock()
-	was, role := *f.state.slot(i), "prefill"
-	if i < len(f.state.Encoders) {
-		role = "encoder"
-	}
+	at, role := f.state.slot(i)
+	was := *at
 	f.mu.Unlock()
 	seen, err := f.ask(ctx, was.URL)
 	if ctx.Err() != nil {
@@ -161,11 +169,13 @@ func (f *fleet) set(i int, w worker) worker {
 	next := snapshot{
 		Encoders: append([]worker(nil), f.state.Encoders...),
 		Prefills: append([]worker(nil), f.state.Prefills...),
+		Decodes:  append([]worker(nil), f.state.Decodes...),
 	}
-	*next.slot(i) = w
+	at, _ := next.slot(i)
+	*at = w
 	next.pair()
 	f.state = next
-	return *next.slot(i)
+	return *at
 }
 
 func (f *fleet) ask(ctx context.Context, url string) (control.Announcement, error) {
@@ -203,9 +213,8 @@ func (f *fleet) snapshot() *snapshot {
 // suspect marks a worker whose call broke as down, until the probe that it sends off has answered.
 func (f *fleet) suspect(url, why string) {
 	f.mu.Lock()
-	n := len(f.state.Encoders) + len(f.state.Prefills)
-	for i := range n {
-		if w := f.state.slot(i); w.URL == url && w.Up {
+	for i := range f.state.size() {
+		if w, _ := f.state.slot(i); w.URL == url && w.Up {
 			is := *w
 			is.Up, is.Why = false, why
 			f.mu.Unlock()

@@ -26,6 +26,7 @@ type Config struct {
 	Version  string
 	Encoders []string // base URLs
 	Prefills []string // base URLs
+	Decodes  []string // base URLs; those of decode workers, which give the answers where there are any
 	// Token is what workers ask for; "" sends none.
 	Token string
 

@@ -98,7 +98,7 @@ func (g *Gateway) call(ctx context.Context, w worker, path string, body, answer 
 	}
 	req.Header.Set("Content-Type", "application/json")
 	tracing.Pass(req)
-	if path == control.PathPrepare {
+	if path == control.PathPrepare || path == control.PathAdopt {
 		// Never sent twice: a P/D that has prepared it and died over the answer, or lost its connection, would
 		// refuse its name. The repair has a name of its own.
 		req.GetBody = nil

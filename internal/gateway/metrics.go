@@ -17,6 +17,8 @@ type metrics struct {
 	repairs prometheus.Counter
 	joined  prometheus.Counter
 	choices *prometheus.CounterVec // by reason
+
+	handOffs *prometheus.CounterVec // by result
 }
 
 func newMetrics(r prometheus.Registerer, fetched *media.Budget) *metrics {
@@ -48,7 +50,14 @@ func newMetrics(r prometheus.Registerer, fetched *media.Budget) *metrics {
 			Help: "P/Ds chosen for attempts, by reason: prefix (it has seen the conversation), overridden (who has seen it is too busy), load (nobody has), repair, client, round-robin, random.",
 		}, []string{"by"}),
 	}
-	r.MustRegister(m.images, m.items, m.repairs, m.joined, m.choices)
+	m.handOffs = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "afterimage_gateway_handoffs_total",
+		Help: "Attempts in a fleet with decode workers, by result: decode (one of them answered), alone (none was there, the P/D answers), failed.",
+	}, []string{"result"})
+	for _, v := range []string{"decode", "alone", "failed"} {
+		m.handOffs.WithLabelValues(v)
+	}
+	r.MustRegister(m.handOffs, m.images, m.items, m.repairs, m.joined, m.choices)
 	for _, by := range []route.Reason{route.ByPrefix, route.Overridden, route.ByLoad} {
 		m.choices.WithLabelValues(string(by)).Add(0)
 	}

@@ -20,7 +20,7 @@ func (s *snapshot) pair() {
 		return
 	}
 	ref := s.Prefills[i].Seen
-	for _, group := range [][]worker{s.Prefills, s.Encoders} {
+	for _, group := range [][]worker{s.Prefills, s.Encoders, s.Decodes} {
 		for j := range group {
 			w := &group[j]
 			if !w.Known {
@@ -73,7 +73,7 @@ func (s *snapshot) pairNamespaces() {
 // ready says whether a request with an image could be served, and each worker was asked for its name: a client
 // may name any of them from the first request on.
 func (s *snapshot) ready() error {
-	for _, ws := range [][]worker{s.Prefills, s.Encoders} {
+	for _, ws := range [][]worker{s.Prefills, s.Encoders, s.Decodes} {
 		if i := slices.IndexFunc(ws, func(w worker) bool { return w.Why == notProbed }); i >= 0 {
 			return fmt.Errorf("%s was not asked for its name yet", ws[i].URL)
 		}

@@ -26,6 +26,7 @@ type history struct {
 	round   int                // attempts that failed
 	stay    string             // URL of the P/D that lacked only those; it has the others
 	cause   error              // why the latest attempt failed
+	alone   bool               // no decode worker takes the answer over: P/D is to give it
 	// left says which workers are left alone while there are others; nil leaves none.
 	left func(url string) bool
 }
@@ -42,6 +43,7 @@ func (h *history) note(err error) bool {
 	var broken *brokenError
 	var refusal *refusedError
 	var undelivered *undeliveredError
+	var alone *aloneError
 	switch {
 	case errors.As(err, &missing):
 		for _, i := range missing.items {
@@ -52,6 +54,8 @@ func (h *history) note(err error) bool {
 		h.workers[broken.url] = max(h.workers[broken.url], broke)
 	case errors.As(err, &refusal):
 		h.workers[refusal.url] = refused
+	case errors.As(err, &alone):
+		h.alone = true
 	case errors.As(err, &undelivered): // between two workers; neither is to blame
 	default:
 		return false

@@ -43,7 +43,26 @@ func (t *trace) stage(name string) {
 }
 
 func (t *trace) attempt() {
-	t.with(func(x *control.Trace) { x.Attempts, x.Items = x.Attempts+1, nil })
+	t.with(func(x *control.Trace) { x.Attempts, x.Items, x.Decode = x.Attempts+1, nil, "" })
+}
+
+// decode notes that a decode worker is to go on from a state of so many bytes.
+func (t *trace) decode(name string, bytes int) {
+	t.with(func(x *control.Trace) { x.Decode, x.HandOffBytes = name, bytes })
+}
+
+// handedOff notes the time of the delivery.
+func (t *trace) handedOff(ms float64) { t.with(func(x *control.Trace) { x.HandOffMS = ms }) }
+
+// firstByte notes that an answer begins: that of a P/D, or of a decode worker.
+func (t *trace) firstByte() {
+	t.with(func(x *control.Trace) {
+		name := "prefill"
+		if x.Decode != "" {
+			name = "handoff"
+		}
+		x.Stages = append(x.Stages, control.TraceStage{Name: name, MS: t.since()})
+	})
 }
 
 func (t *trace) prefill(name string) { t.with(func(x *control.Trace) { x.Prefill = name }) }

@@ -20,6 +20,7 @@ type View struct {
 	Revision uint64        `json:"revision"`
 	Encoders []Member      `json:"encoders"`
 	Prefills []Member      `json:"prefills"`
+	Decodes  []Member      `json:"decodes,omitempty"`
 	Totals   Totals        `json:"totals"`
 	Requests []SeenRequest `json:"requests"` // the latest that changed, oldest first
 	Images   []SeenImage   `json:"images"`   // most used first
@@ -73,7 +74,7 @@ type SeenImage struct {
 // since; 0 is all.
 func (g *Gateway) View(since uint64) View {
 	snap := g.fleet.snapshot()
-	v := View{Encoders: members(snap.Encoders), Prefills: members(snap.Prefills), Thumbnails: g.thumbnails != nil}
+	v := View{Encoders: members(snap.Encoders), Prefills: members(snap.Prefills), Decodes: members(snap.Decodes), Thumbnails: g.thumbnails != nil}
 	v.Requests, v.Revision = g.traces.changed(since)
 	v.Totals, v.Images = g.seen.view()
 	return v

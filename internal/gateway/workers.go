@@ -16,7 +16,7 @@ func (workersCollector) Describe(ch chan<- *prometheus.Desc) { ch <- workersDesc
 // Collect implements prometheus.Collector.
 func (c workersCollector) Collect(ch chan<- prometheus.Metric) {
 	snap := c.fleet.snapshot()
-	for role, workers := range map[string][]worker{"encoder": snap.Encoders, "prefill": snap.Prefills} {
+	for role, workers := range map[string][]worker{"encoder": snap.Encoders, "prefill": snap.Prefills, "decode": snap.Decodes} {
 		up := 0
 		for _, w := range workers {
 			if w.Up {

@@ -74,6 +74,9 @@ func (a *answer) run(ctx context.Context, w http.ResponseWriter) error {
 		a.end(context.Canceled)
 		a.release()
 	}()
+	if err := a.take(ctx); err != nil {
+		return err
+	}
 	for _, c := range a.choices {
 		if c.at > 0 {
 			continue // it begins where the first of its prompt has come to
@@ -90,6 +93,9 @@ func (a *answer) run(ctx context.Context, w http.ResponseWriter) error {
 
 // request is a prompt as the scheduler wants it.
 func (a *answer) request(pr promptOf) batch.Request {
+	if st := a.entry.adopted; st != nil {
+		return batch.Request{Cells: st.state.Cells, State: st.state}
+	}
 	r := batch.Request{Cells: pr.length, Scope: a.scope, Freed: a.freed}
 	for _, s := range pr.segments {
 		seg := batch.Segment{Tokens: s.tokens, Item: -1}
@@ -107,7 +113,7 @@ func (a *answer) request(pr promptOf) batch.Request {
 // submit hands a choice to the scheduler, with the embeddings that are there.
 func (a *answer) submit(c *choice) error {
 	r := a.request(c.prompt)
-	r.Next = c.next
+	r.Next, r.HandOff = c.next, c.handOff
 	h, err := a.p.sched.Submit(r)
 	switch {
 	case errors.Is(err, batch.ErrFull):
@@ -177,6 +183,7 @@ func (a *answer) release() {
 			a.held[i] = held{}
 		}
 	}
+	a.entry.adopted.cancel()
 	a.p.cfg.Residents.settle()
 }
 

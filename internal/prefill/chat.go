@@ -46,6 +46,10 @@ func (p *Prefill) serveChat(w http.ResponseWriter, r *http.Request) {
 		openai.WriteError(w, err)
 		return
 	}
+	if p.cfg.Decode {
+		p.answerAdopted(w, r, entry, chat, start)
+		return
+	}
 	if n := chat.Items(); n > 0 && len(entry.items) == 0 {
 		all := make([]int, n)
 		for i := range all {
@@ -61,7 +65,15 @@ func (p *Prefill) serveChat(w http.ResponseWriter, r *http.Request) {
 	}
 	a := newAnswer(p, &chat.Options, []promptOf{{pr, n}}, entry, start, openai.CompletionID(r.Header.Get(control.HeaderRequestID)))
 	a.scope = scopeOf(r, &chat.Options)
-	p.finish(w, a, a.run(r.Context(), w))
+	p.finish(w, a, a.serve(w, r))
+}
+
+// serve answers, or has another worker answer where the gateway has one.
+func (a *answer) serve(w http.ResponseWriter, r *http.Request) error {
+	if a.movable(r) {
+		return a.handOff(r.Context(), w, r.Header.Get(control.HeaderPrepare))
+	}
+	return a.run(r.Context(), w)
 }
 
 // scopeOf names those with whom a request's prompts may share their beginnings. Behind the hex digits of the

@@ -16,8 +16,9 @@ type choice struct {
 	at      int // among those of its prompt
 	limit   int // of tokens
 	begun   bool
-	lead    string        // what stands before the first text
-	handle  *batch.Handle // nil until it is submitted
+	handOff func(batch.Computed) error // in the place of all below: the prompt moves to another worker
+	lead    string                     // what stands before the first text
+	handle  *batch.Handle              // nil until it is submitted
 	sampler *engine.Sampler
 	text    *openai.TextAssembler
 	tokens  int

@@ -17,14 +17,20 @@ type metrics struct {
 	generated  prometheus.Counter
 	itemWait   prometheus.Histogram
 	firstToken prometheus.Histogram
+
+	handedOff    *prometheus.CounterVec // by result
+	handOffBytes prometheus.Counter
+	handOff      prometheus.Histogram
+	adopted      *prometheus.CounterVec // by road
 }
 
-func newMetrics(r prometheus.Registerer, sched *batch.Scheduler) *metrics {
+// newMetrics registers what the role of a worker has: prefill or decode.
+func newMetrics(r prometheus.Registerer, role string, sched *batch.Scheduler) *metrics {
 	buckets := prometheus.ExponentialBuckets(0.001, 2, 15) // 1 ms to 16 s
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "afterimage_prefill_requests_total",
-			Help: "Chat calls, by outcome: stop, length, missing, cancelled, error.",
+			Name: "afterimage_" + role + "_requests_total",
+			Help: "Calls for answers, by outcome: stop, length, missing, cancelled, error, handoff (to a decode worker).",
 		}, []string{"outcome"}),
 		missing: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "afterimage_prefill_missing_items_total",
@@ -39,7 +45,7 @@ func newMetrics(r prometheus.Registerer, sched *batch.Scheduler) *metrics {
 			Help: "Prompt positions prefilled, images included.",
 		}),
 		generated: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "afterimage_prefill_generated_tokens_total",
+			Name: "afterimage_" + role + "_generated_tokens_total",
 			Help: "Tokens generated.",
 		}),
 		itemWait: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -47,29 +53,57 @@ func newMetrics(r prometheus.Registerer, sched *batch.Scheduler) *metrics {
 			Help: "Time from the chat call until an embedding was there.", Buckets: buckets,
 		}),
 		firstToken: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "afterimage_prefill_first_token_seconds",
+			Name: "afterimage_" + role + "_first_token_seconds",
 			Help: "Time from the chat call to its first token.", Buckets: buckets,
 		}),
 	}
-	r.MustRegister(m.requests, m.missing, m.items, m.prompt, m.generated, m.itemWait, m.firstToken)
-	for _, o := range []string{"stop", "length", "missing", "cancelled", "error"} {
+	m.handOvers(buckets)
+	r.MustRegister(m.requests, m.generated, m.firstToken)
+	if role == "decode" {
+		r.MustRegister(m.adopted)
+	} else {
+		r.MustRegister(m.missing, m.items, m.prompt, m.itemWait, m.handedOff, m.handOffBytes, m.handOff)
+	}
+	for _, o := range []string{"stop", "length", "missing", "cancelled", "error", "handoff"} {
 		m.requests.WithLabelValues(o)
 	}
 	for _, r := range []control.Road{control.RoadNone, control.RoadLoan, control.RoadCopy, control.RoadTCP} {
 		m.items.WithLabelValues(string(r))
 	}
-	registerScheduler(r, sched.Stats)
+	registerScheduler(r, role, sched.Stats)
 	return m
 }
 
+// handOvers makes what counts states on their way from a P/D to a decode worker.
+func (m *metrics) handOvers(buckets []float64) {
+	m.handedOff = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "afterimage_prefill_handoffs_total", Help: "States of prompts sent to decode workers, by result: done, failed.",
+	}, []string{"result"})
+	m.handOffBytes = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "afterimage_prefill_handoff_bytes_total", Help: "Bytes of states that decode workers have confirmed.",
+	})
+	m.handOff = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "afterimage_prefill_handoff_seconds", Help: "Time from the grant to the confirmed delivery of a state.", Buckets: buckets,
+	})
+	m.adopted = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "afterimage_decode_states_total", Help: "States of prompts that were awaited, by road: loan, tcp; failed.",
+	}, []string{"road"})
+	for _, v := range []string{"done", "failed"} {
+		m.handedOff.WithLabelValues(v)
+	}
+	for _, v := range []string{string(control.RoadLoan), string(control.RoadTCP), "failed"} {
+		m.adopted.WithLabelValues(v)
+	}
+}
+
 // registerScheduler shows the numbers of the scheduler, limits next to usage.
-func registerScheduler(r prometheus.Registerer, stats func() batch.Stats) {
+func registerScheduler(r prometheus.Registerer, role string, stats func() batch.Stats) {
 	gauge := func(name, help string, f func(batch.Stats) int) {
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "afterimage_prefill_" + name, Help: help},
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "afterimage_" + role + "_" + name, Help: help},
 			func() float64 { return float64(f(stats())) }))
 	}
 	counter := func(name, help string, f func(batch.Stats) int64) {
-		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "afterimage_prefill_" + name, Help: help},
+		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "afterimage_" + role + "_" + name, Help: help},
 			func() float64 { return float64(f(stats())) }))
 	}
 	gauge("sequences", "Requests that can be in the model's memory at once.", func(s batch.Stats) int { return s.Sequences })
@@ -86,10 +120,13 @@ func registerScheduler(r prometheus.Registerer, stats func() batch.Stats) {
 // registerBounds shows what the role holds besides what the scheduler does, limits next to usage.
 func (p *Prefill) registerBounds(r prometheus.Registerer) {
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "afterimage_prefill_waiting_limit_requests", Help: "Most requests that wait; more are refused.",
+		Name: "afterimage_" + p.role() + "_waiting_limit_requests", Help: "Most requests that wait; more are refused.",
 	}, func() float64 { return float64(p.cfg.MaxWaiting) }))
 	if p.cfg.Arena != nil {
 		r.MustRegister(p.cfg.Arena.Collector())
+	}
+	if p.states != nil {
+		p.states.register(r)
 	}
 	if p.cfg.Residents.on() {
 		r.MustRegister(p.cfg.Residents.Cache.Collector())

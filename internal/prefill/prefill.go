@@ -48,6 +48,11 @@ type Config struct {
 	Publisher *publish.Publisher
 	// ReadBufferBytes bounds reads from the Store that copy, all together; 0 is 128 MiB.
 	ReadBufferBytes int64
+	// HandOff, where it has memory, hands computed prompts over to decode workers when a gateway has one.
+	HandOff HandOff
+	// Decode makes this a decode worker: it computes no prompts, and Receiver and PoolBytes are for the states of
+	// those that P/Ds have computed.
+	Decode bool
 	// PoolBytes is the memory for embeddings; a request that needs more is refused at prepare.
 	PoolBytes int64
 	// MaxBodyBytes bounds a request body, whose images are replaced already.
@@ -77,6 +82,7 @@ type Prefill struct {
 	metrics *metrics
 	book    book
 	sched   *batch.Scheduler
+	states  *states // nil where nothing is handed over
 
 	resolver   *resolve.Resolver // nil without a Store
 	loading    atomic.Int64      // bytes that reads in the background will take
@@ -97,8 +103,12 @@ func New(cfg Config) (*Prefill, error) {
 	if err := p.openStore(); err != nil {
 		return nil, err
 	}
+	var err error
+	if p.states, err = newStates(p); err != nil {
+		return nil, err
+	}
 	p.sched = batch.New(cfg.Engine.Runner(), batch.Config{StepTokens: cfg.StepTokens, MaxWaiting: cfg.MaxWaiting})
-	p.metrics = newMetrics(cfg.Registry, p.sched)
+	p.metrics = newMetrics(cfg.Registry, p.role(), p.sched)
 	p.registerBounds(cfg.Registry)
 	engine.RegisterBackend(cfg.Registry, spec.Backend)
 	return p, nil
@@ -128,6 +138,7 @@ func (p *Prefill) openStore() (err error) {
 // waits for what runs in the background.
 func (p *Prefill) Close() {
 	p.book.close()
+	p.states.close()
 	p.sched.Close()
 	p.background.Wait()
 }
@@ -146,8 +157,9 @@ func (p *Prefill) Alive() error {
 // Drain has the worker announce that it takes no more requests. It goes on with those that come all the same.
 func (p *Prefill) Drain() { p.leaving.Store(true) }
 
-// Idle says whether anything besides calls keeps this worker from leaving: a request that is prepared.
-func (p *Prefill) Idle() bool { return p.book.size() == 0 }
+// Idle says whether anything besides calls keeps this worker from leaving: a request that is prepared, or a prompt
+// that a decode worker is to fetch.
+func (p *Prefill) Idle() bool { return p.book.size() == 0 && p.states.size() == 0 }
 
 // HandOff stores what is resident and the Store lacks, and returns how many objects it was. It does nothing
 // without a Publisher.
@@ -171,7 +183,7 @@ func (p *Prefill) Announcement() control.Announcement {
 func (p *Prefill) announcement() control.Announcement {
 	stats := p.sched.Stats()
 	return control.Announcement{
-		Role: "prefill", Name: p.cfg.Name, Boot: p.boot, Version: p.cfg.Version,
+		Role: p.role(), Name: p.cfg.Name, Boot: p.boot, Version: p.cfg.Version,
 		Wire: transport.WireVersion, Keys: transport.KeyVersion,
 		Model: p.spec.Model, Engine: p.spec.Engine, Backend: p.spec.Backend.String(), Cols: p.spec.Cols, DType: p.spec.DType,
 		Modelled: p.spec.Modelled, Ready: true,
@@ -180,14 +192,32 @@ func (p *Prefill) announcement() control.Announcement {
 	}
 }
 
+// role is what the worker calls itself.
+func (p *Prefill) role() string {
+	if p.cfg.Decode {
+		return "decode"
+	}
+	return "prefill"
+}
+
 // Routes mounts the worker API.
 func (p *Prefill) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+control.PathWorker, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(p.Announcement())
 	})
-	mux.HandleFunc("POST "+control.PathPrepare, p.servePrepare)
-	mux.HandleFunc("DELETE "+control.PathPrepare+"/{request}", p.serveRelease)
+	switch {
+	case p.cfg.Decode:
+		mux.HandleFunc("POST "+control.PathAdopt, p.serveAdopt)
+		mux.HandleFunc("DELETE "+control.PathAdopt+"/{request}", p.serveRelease)
+	default:
+		mux.HandleFunc("POST "+control.PathPrepare, p.servePrepare)
+		mux.HandleFunc("DELETE "+control.PathPrepare+"/{request}", p.serveRelease)
+	}
+	if p.states != nil {
+		mux.HandleFunc("POST "+control.PathHandOff, p.serveHandOff)
+		mux.HandleFunc("DELETE "+control.PathHandOff+"/{request}", p.serveDropState)
+	}
 	mux.HandleFunc("POST "+control.PathChat, p.serveChat)
 	mux.HandleFunc("POST "+control.PathText, p.serveText)
 }

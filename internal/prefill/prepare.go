@@ -25,6 +25,7 @@ type prepared struct {
 	uses     []int       // item at each media position
 	supplies []supply    // by item
 	kept     *Residents  // some of which are pinned
+	adopted  *adopted    // in the place of all that, at a decode worker
 	expire   *time.Timer // nil while it is in no book
 }
 
@@ -34,6 +35,7 @@ func (p *prepared) cancel() {
 		p.expire.Stop()
 	}
 	cancelAll(p.supplies)
+	p.adopted.cancel()
 	p.kept.settle()
 }
 

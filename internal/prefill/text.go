@@ -28,7 +28,16 @@ func (p *Prefill) serveText(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.scope = scopeOf(r, a.opts)
-	p.finish(w, a, a.run(r.Context(), w))
+	if p.cfg.Decode {
+		entry := p.book.take(r.Header.Get(control.HeaderPrepare))
+		if entry == nil || entry.adopted == nil || len(a.prompts) != 1 {
+			p.finish(w, nil, errNoState())
+			return
+		}
+		defer entry.cancel()
+		a.entry = entry
+	}
+	p.finish(w, a, a.serve(w, r))
 }
 
 // textAnswer checks a request and returns its answer, to be run.

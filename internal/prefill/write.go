@@ -52,8 +52,10 @@ func (a *answer) begin(w http.ResponseWriter, first *choice) error {
 		return nil
 	}
 	first.begun = true
-	a.usage.CachedTokens += first.handle.Cached()
-	a.p.metrics.prompt.Add(float64(first.prompt.length))
+	if a.entry.adopted == nil { // else both were counted where the prompt was computed
+		a.usage.CachedTokens += first.handle.Cached()
+		a.p.metrics.prompt.Add(float64(first.prompt.length))
+	}
 	if a.usage.CompletionTokens == 0 {
 		a.first(w)
 	}
@@ -76,6 +78,9 @@ func (a *answer) first(w http.ResponseWriter) {
 
 // count notes a token.
 func (a *answer) count() {
+	if st := a.entry.adopted; st != nil && st.buf != nil && a.restored() {
+		st.cancel()
+	}
 	a.usage.CompletionTokens++
 	a.p.metrics.generated.Inc()
 }

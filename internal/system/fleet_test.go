@@ -54,6 +54,8 @@ type options struct {
 	context      int
 	answerLen    int
 	encoders     int
+	decodes      int   // decode workers; with any, the P/D hands prompts over
+	stateBytes   int64 // memory for states, at the P/D and at each decode worker; 0 is arenaSize
 	poolArena    int64 // the P/D's memory as it is
 	poolBytes    int64 // and as its configuration says
 	itemWait     time.Duration
@@ -88,8 +90,10 @@ type fleet struct {
 	encoders  []*enc
 	prefill   *node
 	pool      *arena.Arena
-	residents *cache.Cache // of the P/D
-	socket    string       // of the Store
+	decodes   []*node
+	states    []*arena.Arena // of the P/D, then of the decode workers
+	residents *cache.Cache   // of the P/D
+	socket    string         // of the Store
 	gateway   *node
 	client    *client.Client
 	admin     map[string]string // header of requests that look at the fleet
@@ -121,6 +125,7 @@ func newFleet(t *testing.T, change func(*options)) *fleet {
 		encoders = append(encoders, e.URL)
 	}
 	f.startPrefill(t, o)
+	f.startDecodes(t, o)
 	f.startGateway(t, encoders, o)
 	return f
 }
@@ -134,6 +139,9 @@ func (f *fleet) startGateway(t *testing.T, encoders []string, o options) {
 		ProbeEvery: 20 * time.Millisecond, ProbeTimeout: 5 * time.Second,
 		PrepareTimeout: 10 * time.Second, EncodeTimeout: 30 * time.Second, WriteTimeout: 10 * time.Second,
 		Registry: reg, Logger: quiet,
+	}
+	for _, d := range f.decodes {
+		cfg.Decodes = append(cfg.Decodes, d.URL)
 	}
 	if o.gateway != nil {
 		o.gateway(&cfg)
@@ -204,9 +212,14 @@ func (f *fleet) encodes(t *testing.T) float64 {
 	return sum
 }
 
-// free says whether the P/D's memory for embeddings is all back, but for residents that no request uses.
+// free says whether the P/D's memory for embeddings is all back, but for residents that no request uses, and all
+// memory for states.
 func (f *fleet) free() bool {
 	f.residents.Evict(math.MaxInt64)
-	s := f.pool.Stats()
-	return s.Reserved == 0 && s.Committed == 0
+	for _, a := range append([]*arena.Arena{f.pool}, f.states...) {
+		if s := a.Stats(); s.Reserved != 0 || s.Committed != 0 {
+			return false
+		}
+	}
+	return true
 }

@@ -45,7 +45,7 @@ func TestDocumentListsAllMetrics(t *testing.T) {
 			got = append(got, strings.TrimSuffix(line, "\n"))
 		}
 	}
-	f := newFleet(t, nil)
+	f := newFleet(t, threeWays)
 	var cluster *mooncake.Client // which is not asked for values
 	clustered := prometheus.NewRegistry()
 	clustered.MustRegister(cluster.Collector())
@@ -65,7 +65,7 @@ func TestDocumentListsAllMetrics(t *testing.T) {
 	for _, r := range []struct {
 		role string
 		reg  *prometheus.Registry
-	}{{"gateway", f.gateway.reg}, {"gateway", front}, {"gateway", door}, {"gateway", page}, {"encoder", f.encoders[0].reg}, {"encoder", clustered}, {"prefill", clustered}, {"encoder", modelled}, {"prefill", f.prefill.reg}, {"store", f.storeReg}, {"gateway", relaying}, {"gateway", clustered}, {"encoder", traced}, {"gateway", traced}, {"prefill", traced}} {
+	}{{"gateway", f.gateway.reg}, {"gateway", front}, {"gateway", door}, {"gateway", page}, {"encoder", f.encoders[0].reg}, {"encoder", clustered}, {"prefill", clustered}, {"encoder", modelled}, {"prefill", f.prefill.reg}, {"decode", f.decodes[0].reg}, {"decode", traced}, {"store", f.storeReg}, {"gateway", relaying}, {"gateway", clustered}, {"encoder", traced}, {"gateway", traced}, {"prefill", traced}} {
 		for _, row := range seriesOf(t, r.reg) {
 			if !slices.Contains(roles[row], r.role) {
 				roles[row] = append(roles[row], r.role)

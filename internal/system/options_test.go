@@ -50,8 +50,9 @@ func (f *fleet) with(t *testing.T, file []byte, fields string) chatAnswer {
 }
 
 // TestSamplingOptions sends every option through the whole fleet.
-func TestSamplingOptions(t *testing.T) {
-	f := newFleet(t, nil)
+func TestSamplingOptions(t *testing.T) { samplingOptions(t, newFleet(t, nil)) }
+
+func samplingOptions(t *testing.T, f *fleet) {
 	file := picture(t, 60, 60, 9)
 	plain := f.with(t, file, `"temperature":0`)
 	if c := plain.Choices[0]; len(c.Message.Content) != 12 || c.FinishReason != "stop" || c.Logprobs != nil {
@@ -106,8 +107,9 @@ func TestSamplingOptions(t *testing.T) {
 }
 
 // TestSeveralStreamedChoices reads three choices from one stream.
-func TestSeveralStreamedChoices(t *testing.T) {
-	f := newFleet(t, nil)
+func TestSeveralStreamedChoices(t *testing.T) { severalStreamedChoices(t, newFleet(t, nil)) }
+
+func severalStreamedChoices(t *testing.T, f *fleet) {
 	got := f.send(t, http.MethodPost, "/v1/chat/completions", nil,
 		[]byte(`{"messages":[{"role":"user","content":"hi"}],"temperature":0,"n":3,"max_tokens":4,"stream":true,"stream_options":{"include_usage":true}}`))
 	texts, ends := make([]string, 3), 0

@@ -5,6 +5,7 @@ package system
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,11 +23,11 @@ type seen struct {
 // seen lists the workers as the gateway sees them, Encoders first.
 func (f *fleet) seen(t *testing.T) []seen {
 	t.Helper()
-	var all struct{ Encoders, Prefills []seen }
+	var all struct{ Encoders, Prefills, Decodes []seen }
 	if got := f.send(t, http.MethodGet, "/v1/fleet", f.admin, nil); json.Unmarshal([]byte(got.body), &all) != nil {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
-	return append(all.Encoders, all.Prefills...)
+	return slices.Concat(all.Encoders, all.Prefills, all.Decodes)
 }
 
 // TestMismatchIsShownAndServesNothing: a worker that does not fit the fleet is out of service, with both

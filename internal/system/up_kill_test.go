@@ -231,7 +231,7 @@ func (u *upRun) checkStoreLoss(t *testing.T) {
 func TestPrefillKilledMidAnswer(t *testing.T) {
 	u := startUp(t, pair(t, model.MLP)...)
 	for range 20 {
-		got := u.cutStory(t)
+		got := u.cutStory(t, "prefill-0")
 		u.askAgain(t, "")
 		if strings.Contains(got, `"finish_reason":"stop"`) {
 			continue // the worker was faster than the kill
@@ -247,10 +247,13 @@ func TestPrefillKilledMidAnswer(t *testing.T) {
 	t.Fatal("no answer was long enough to be cut")
 }
 
-// cutStory asks for a long answer, kills the worker at its first words and returns the rest.
-func (u *upRun) cutStory(t *testing.T) (rest string) {
+// cutStory asks for a long answer, kills a worker at its first words and returns the rest.
+func (u *upRun) cutStory(t *testing.T, worker string) (rest string) {
 	t.Helper()
-	pid := u.roles()["prefill-0"]
+	pid := u.roles()[worker]
+	if pid == 0 { // which would be everybody, to the kernel
+		t.Fatalf("%s does not run", worker)
+	}
 	resp, err := u.client.HTTP.Post(u.url+"/v1/chat/completions", "application/json", strings.NewReader(story))
 	if err != nil {
 		t.Fatal(err)

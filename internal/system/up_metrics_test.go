@@ -27,7 +27,7 @@ func measuredUp(t *testing.T) liveMetrics {
 	t.Helper()
 	// Nobody takes the spans, which is nobody's trouble.
 	u := startUp(t, "--engine", "device", "--device", "encode=1ms", "--otlp-endpoint", "http://127.0.0.1:1",
-		"--api-key", "key-of-the-test", "--max-text-requests", "8", "--max-image-requests", "8")
+		"--decodes", "1", "--api-key", "key-of-the-test", "--max-text-requests", "8", "--max-image-requests", "8")
 	u.client.Key = "key-of-the-test"
 	for range 2 {
 		u.mustAsk(t, "", picture(t, 32, 32, 1))

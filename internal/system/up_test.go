@@ -175,6 +175,9 @@ func startUp(t *testing.T, args ...string) *upRun {
 	if slices.Contains(args, "mooncake") {
 		want = 6 // a master and a client instead of the Store
 	}
+	if slices.Contains(args, "--decodes") {
+		want++
+	}
 	if len(u.address) != want {
 		t.Fatalf("the table shows %v, want %d processes that are ready", u.address, want)
 	}

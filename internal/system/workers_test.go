@@ -114,6 +114,9 @@ func (f *fleet) startEncoder(t *testing.T, name, socket string, o options) *enc 
 
 func (f *fleet) startPrefill(t *testing.T, o options) {
 	f.pool = newArena(t, "prefill", o.poolArena)
+	if o.decodes > 0 {
+		f.states = append(f.states, newArena(t, "states", cmp.Or(o.stateBytes, arenaSize)))
+	}
 	f.prefill = newNode(http.NewServeMux(), nil)
 	f.bootPrefill(t, o)
 	t.Cleanup(func() {
@@ -146,8 +149,10 @@ func (f *fleet) bootPrefill(t *testing.T, o options) {
 		Arena: f.pool, Evict: residents.Evict, Address: "127.0.0.1:0", Engine: device.Name, Cols: cols,
 		Metrics: transport.NewMetrics(f.prefill.reg), Logger: quiet,
 	}))
+	over := f.newHandOff(t, o)
 	p := must[*prefill.Prefill](t)(prefill.New(prefill.Config{
-		Name: "prefill-0", Version: "test", Engine: text, Receiver: receiver, Protocol: embedding.A1,
+		HandOff: over,
+		Name:    "prefill-0", Version: "test", Engine: text, Receiver: receiver, Protocol: embedding.A1,
 		PoolBytes: o.poolBytes, MaxBodyBytes: 64 << 20, GrantTimeout: cmp.Or(o.grantWait, 5*time.Second), PrepareTTL: 30 * time.Second,
 		ItemTimeout: o.itemWait, MaxWaiting: 64, WriteTimeout: 10 * time.Second, Registry: f.prefill.reg, Logger: quiet,
 		Arena: f.pool, Residents: residents, Store: direct,
@@ -158,6 +163,9 @@ func (f *fleet) bootPrefill(t *testing.T, o options) {
 	f.stopPrefill = func() {
 		p.Close()
 		receiver.Close()
+		if over.Sender != nil {
+			over.Sender.Close()
+		}
 		kept.Close()
 		if direct != nil {
 			direct.Close()

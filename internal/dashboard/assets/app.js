@@ -49,13 +49,14 @@ function fleet(view) {
     column("gateway", worker({ name: "this gateway", up: true }, `version ${view.version}`)),
     column("Encoders", ...view.encoders.map((w) => worker(w, w.backend || "ready"))),
     column("Store", card),
-    column("Prefill/Decode", ...view.prefills.map((w) => worker(w, `${w.running || 0} running, ${w.waiting || 0} waiting${w.backend ? ` · ${w.backend}` : ""}`))));
+    column("Prefill/Decode", ...view.prefills.map((w) => worker(w, `${w.running || 0} running, ${w.waiting || 0} waiting${w.backend ? ` · ${w.backend}` : ""}`))),
+    ...(view.decodes || []).length ? [column("Decode", ...view.decodes.map((w) => worker(w, `${w.running || 0} running, ${w.waiting || 0} waiting`)))] : []);
 }
 
 // What passes until each point of a trace.
 const STAGES = {
   read: "body read", media: "pictures read or fetched", prepare: "P/D and Store asked", delivered: "Encoders at work",
-  prefill: "until the first token", total: "answer",
+  prefill: "until the first token", total: "answer", handoff: "prompt handed to a decode worker",
 };
 const stage = (name) => `s${Math.max(0, Object.keys(STAGES).indexOf(name))}`;
 
@@ -89,7 +90,7 @@ function details(r) {
   const stages = r.stages.map((s) => `${s.name} ${ms(s.ms)}`).join(" · ");
   return el("div", { class: "scroll" },
     el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows)),
-    el("p", { class: "dim" }, `${r.prefill || "no P/D"}, ${r.attempts} ${r.attempts === 1 ? "attempt" : "attempts"} · ${stages}`));
+    el("p", { class: "dim" }, `${[r.prefill || "no P/D", r.decode].filter(Boolean).join(" and ")}, ${r.attempts} ${r.attempts === 1 ? "attempt" : "attempts"} · ${stages}`));
 }
 
 function request(r, open) {
