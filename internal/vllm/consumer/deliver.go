@@ -46,9 +46,10 @@ type Outcome struct {
 var (
 	// ErrUnsettled: the consumer may hold memory for the transfer, and is told as soon as it can be reached.
 	ErrUnsettled = errors.New("the consumer was not told that the transfer is given up")
+	// ErrLost: another writer was at the embedding, and gave up. A transfer of another name may succeed.
+	ErrLost = errors.New("another writer of this embedding gave up")
 	// errGivenUp: somebody gave the transfer up at the consumer.
 	errGivenUp = errors.New("the consumer has given the transfer up")
-	errLost    = errors.New("another writer of this embedding gave up")
 )
 
 // delivery is an item on its way.

@@ -167,7 +167,7 @@ func TestFollow(t *testing.T) {
 	reserve("another") // the one before is ready and not shared
 	out = deliver()
 	s.Answer([]byte(`{"op":"cancel","transfer_id":"another","reservation_id":"","abandon":true}`))
-	if o := <-out; o.Err == nil {
+	if o := <-out; !errors.Is(o.Err, consumer.ErrLost) {
 		t.Error("the writer gave up, and its follower was told that all is well")
 	}
 	reserve("slow")

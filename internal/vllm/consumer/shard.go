@@ -243,7 +243,7 @@ func (r *shardRun) follow(ctx context.Context, items []*reserved) {
 			case err != nil:
 				at.err, r.broken = fmt.Errorf("status: %w", err), err
 			case s == nil:
-				at.err = errLost
+				at.err = ErrLost
 			case s.Ready:
 				at.how = Followed
 			default:

@@ -96,6 +96,9 @@ func (r *Relay) Bring(ctx context.Context, at string, pictures []Picture) *Batch
 	items := r.plan(pictures, b)
 	r.read(ctx, items)
 	r.deliver(ctx, at, items, b)
+	if again := lost(items); len(again) > 0 {
+		r.deliver(ctx, at, again, b)
+	}
 	for _, it := range items {
 		if it.reading != nil {
 			r.reader.giveBack(it.reading)
@@ -209,6 +212,17 @@ func (r *Relay) deliver(ctx context.Context, at string, all []*item, b *Batch) {
 			r.metrics.bytes.Add(float64(deliveries[i].Bytes()))
 		}
 	}
+}
+
+// lost returns the items whose other writer gave up, ready for a try of their own.
+func lost(items []*item) (again []*item) {
+	for _, it := range items {
+		if errors.Is(it.err, consumer.ErrLost) {
+			it.err = nil
+			again = append(again, it)
+		}
+	}
+	return again
 }
 
 // payload returns the values of it, which it reads if that was put off. No two goroutines call it for one item.

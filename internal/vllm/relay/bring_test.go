@@ -211,3 +211,28 @@ func TestStudy(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// TestLost: an embedding whose other writer gives up is written under another name.
+func TestLost(t *testing.T) {
+	r := newRig(t)
+	r.taught(t)
+	p := picture(0, 224, 224)
+	for _, s := range r.consumer.Shards {
+		s.Answer(fmt.Appendf(nil, `{"op":"reserve","transfer_id":"other","mm_hash":%q,"nbytes":%d,"shape":[64,%d],"dtype":"bfloat16"}`, p.UUID, 64*cols*2, cols))
+	}
+	polled := func(s int) bool {
+		ops := r.consumer.Shards[s].Ops()
+		return ops[len(ops)-1] == "status"
+	}
+	got := make(chan Brought)
+	go func() { got <- r.one(t, p) }()
+	for !polled(0) || !polled(1) {
+		time.Sleep(time.Millisecond)
+	}
+	for _, s := range r.consumer.Shards {
+		s.Answer([]byte(`{"op":"cancel","transfer_id":"other","reservation_id":"","abandon":true}`))
+	}
+	if b := <-got; b.Result != Written {
+		t.Errorf("got %+v", b)
+	}
+}
