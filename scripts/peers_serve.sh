@@ -43,6 +43,7 @@ esac
 # shellcheck source=scripts/peers_env.sh
 source "$(dirname "$0")/peers_env.sh"
 [ -f "$PEERS/models/tiny-vl/config.json" ] || { echo "peers_serve: no model in $PEERS: run make peers" >&2 && exit 1; }
-exec vllm serve "$PEERS/models/tiny-vl" --served-model-name tiny-vl --host 127.0.0.1 --port "$port" --max-model-len 2048 \
+# By its interpreter: the path in its first line is that of the checkout that installed it.
+exec python "$PEERS/venv/bin/vllm" serve "$PEERS/models/tiny-vl" --served-model-name tiny-vl --host 127.0.0.1 --port "$port" --max-model-len 2048 \
 	--max-num-seqs 8 --enforce-eager --dtype bfloat16 --no-enable-prefix-caching --limit-mm-per-prompt '{"image":4}' \
 	--enable-request-id-headers --distributed-executor-backend uni "${args[@]}"
