@@ -186,8 +186,8 @@ func TestBadEngineFolder(t *testing.T) {
 
 // TestUnknownCommand misspells a command.
 func TestUnknownCommand(t *testing.T) {
-	stdout, stderr, status := run(t, "upp")
-	if status != 2 || stdout != "" || !strings.Contains(stderr, `did you mean "up"?`) {
+	stdout, stderr, status := run(t, "prefil")
+	if status != 2 || stdout != "" || !strings.Contains(stderr, `did you mean "prefill"?`) {
 		t.Errorf("status %d, %q, %q", status, stdout, stderr)
 	}
 }
