@@ -5,7 +5,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -114,16 +113,17 @@ func (w *Foretell) policy(ctx context.Context, t *sim.Trace, p sim.Policy) (Fore
 	return out, err
 }
 
-// pass turns the trace into requests. Where the policy spreads images over Encoders, each goes to any of them; else routing
-// is left to the gateway, as P/Ds are always.
+// pass turns the trace into requests. Where the policy spreads images over Encoders, each goes where sim sends it; else
+// routing is left to the gateway, as P/Ds are always.
 func (w *Foretell) pass(t *sim.Trace, p sim.Policy) pass {
-	r := rand.New(rand.NewPCG(w.Seed, 4))
+	uses := 0
 	out := pass{name: p.Name, maxTokens: w.OutputTokens}
 	for i, q := range t.Requests {
 		out.routes.at = append(out.routes.at, q.At)
 		var images, encoders []int
 		for _, u := range t.Uses(i) {
-			images, encoders = append(images, int(u.Image)), append(encoders, r.IntN(reassignEncoders))
+			images, encoders = append(images, int(u.Image)), append(encoders, sim.SpreadAt(uses, reassignEncoders))
+			uses++
 		}
 		out.images = append(out.images, images)
 		if p.Routing == sim.Spread {

@@ -162,7 +162,7 @@ func (r *run) encode(e *encoderState, u Use, at time.Duration) time.Duration {
 func (r *run) route(image uint32) int {
 	if r.p.Routing == Spread {
 		r.turn++
-		return int(mixBits(uint64(r.turn)) % uint64(len(r.enc)))
+		return SpreadAt(r.turn-1, len(r.enc))
 	}
 	if int(image) < len(r.p.Owners) {
 		return r.p.Owners[image]
@@ -175,6 +175,9 @@ func (r *run) route(image uint32) int {
 	}
 	return best
 }
+
+// SpreadAt returns which of n Encoders Spread sends an item to: the one that this many were sent before.
+func SpreadAt(before, n int) int { return int(mixBits(uint64(before+1)) % uint64(n)) }
 
 // mixBits spreads a number over 64 bits (splitmix64).
 func mixBits(x uint64) uint64 {
