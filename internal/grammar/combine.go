@@ -79,12 +79,9 @@ func (w *writer) ref(n *node, at string, _ int) (string, error) {
 	if name, ok := w.names[path]; ok {
 		return name, nil
 	}
-	target := w.root
-	for _, step := range strings.Split(strings.TrimPrefix(path, "#"), "/")[1:] {
-		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
-		if target = target.get(step); target == nil {
-			return "", fault(at, "%s is not in the schema", path)
-		}
+	target := w.find(n)
+	if target == nil {
+		return "", fault(at, "%s is not in the schema", path)
 	}
 	name, err := w.add("")
 	if err != nil {

@@ -43,7 +43,7 @@ func FromSchema(schema []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	w := &writer{root: v, names: map[string]string{}}
+	w := &writer{root: v, names: map[string]string{}, begins: map[*node]int{}}
 	w.rules = []rule{{name: "root"}}
 	body, err := w.value(v, "#", 0)
 	if err != nil {
@@ -143,9 +143,10 @@ type rule struct{ name, body string }
 
 // writer turns nodes into rules.
 type writer struct {
-	root  *node
-	rules []rule
-	names map[string]string // rule of a $ref
+	root   *node
+	rules  []rule
+	names  map[string]string // rule of a $ref
+	begins map[*node]int     // what ways has counted
 }
 
 var errTooLarge = errors.New("the schema is too large")

@@ -3,6 +3,7 @@
 package grammar
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -71,6 +72,32 @@ func TestFromSchemaRefuses(t *testing.T) {
 	f(strings.Repeat(`{"items":`, 40)+`{}`+strings.Repeat(`}`, 40), "32 levels")
 	f(`{"enum":[`+strings.Repeat(`[`, 40)+strings.Repeat(`]`, 40)+`]}`, "32 levels")
 	f(`{"anyOf":[`+strings.Repeat(`{"type":"null"},`, 2500)+`{}]}`, "too large")
+}
+
+// Definitions that each name the next one twice are few rules and more ways than the library can follow.
+func TestFromSchemaBoundsTheWaysToBegin(t *testing.T) {
+	doubling := func(n int) string {
+		var s strings.Builder
+		s.WriteString(`{"$ref":"#/$defs/a0","$defs":{`)
+		for i := range n {
+			fmt.Fprintf(&s, `"a%d":{"anyOf":[{"$ref":"#/$defs/a%d"},{"$ref":"#/$defs/a%d"}]},`, i, i+1, i+1)
+		}
+		fmt.Fprintf(&s, `"a%d":{"type":"null"}}}`, n)
+		return s.String()
+	}
+	tree := `{"anyOf":[{"type":"null"},{"type":"array","items":{"$ref":"#"}},{"type":"object","properties":{"a":{"$ref":"#"}}}]}`
+	for _, schema := range []string{doubling(12), tree} {
+		if _, err := FromSchema([]byte(schema)); err != nil {
+			t.Errorf("%s: %v", schema, err)
+		}
+	}
+	for _, schema := range []string{
+		doubling(13), doubling(600), `{"$ref":"#"}`, `{"properties":{"x":` + `{"$ref":"#/$defs/a"}},"$defs":{"a":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/a"}]}}}`,
+	} {
+		if _, err := FromSchema([]byte(schema)); err == nil || !strings.Contains(err.Error(), "ways to begin") {
+			t.Errorf("%.80s: %v", schema, err)
+		}
+	}
 }
 
 func FuzzFromSchema(f *testing.F) {

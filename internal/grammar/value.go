@@ -34,6 +34,8 @@ func (w *writer) value(n *node, at string, depth int) (string, error) {
 		return "value", nil
 	case n.kind != '{':
 		return "", fault(at, "must be an object")
+	case w.ways(n) > maxWays:
+		return "", fault(at, "has more than %d ways to begin, or comes back to itself without a value between", maxWays)
 	}
 	for _, special := range []struct {
 		name  string
