@@ -45,7 +45,7 @@ func (c *checker) shared() {
 	if c.is(RoleUp, RoleEncoder, RolePrefill, RoleDecode) {
 		c.transport(&cfg.Transport)
 	}
-	if c.is(RoleUp, RoleEncoder, RolePrefill, RoleGateway) {
+	if c.is(RoleUp, RoleEncoder, RolePrefill, RoleDecode, RoleGateway) {
 		c.fleet(&cfg.Fleet)
 	}
 	if c.is(RoleUp, RolePrefill) {

@@ -25,7 +25,7 @@ func fileError(path string, text []byte, err error) error {
 	}
 	if e, ok := errors.AsType[*toml.DecodeError](err); ok {
 		row, col := e.Position()
-		return fmt.Errorf("%s:%d:%d: %s", path, row, col, decodeFault(e))
+		return fmt.Errorf("%s:%d:%d: %s", path, row, col, decodeFault(e, text))
 	}
 	if key, line, column := wrongType(text); key != "" {
 		return fmt.Errorf("%s:%d:%d: %s: %w", path, line, column, key, err)
@@ -33,19 +33,46 @@ func fileError(path string, text []byte, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// decodeFault words what is wrong with the value of a key.
-func decodeFault(e *toml.DecodeError) string {
+// decodeFault words what is wrong with the value of a key in text.
+func decodeFault(e *toml.DecodeError, text []byte) string {
 	fault := strings.TrimPrefix(e.Error(), "toml: ")
 	if len(e.Key()) == 0 {
 		return fault
 	}
 	name := strings.Join(e.Key(), ".")
+	k, known := keyNamed(name)
+	if !known {
+		return name + ": " + fault
+	}
 	var none Config
-	if k, ok := keyNamed(name); ok && k.field(&none).Kind() == reflect.Bool {
+	kind := k.field(&none).Kind()
+	if kind == reflect.Bool {
 		_, bare, _ := strings.Cut(name, ".")
 		return name + ": " + bare + " must be a boolean"
 	}
-	return name + ": " + fault
+	mend, ok := map[reflect.Kind]string{
+		reflect.Int:    "write a whole number, without quotes",
+		reflect.String: "write text, in quotes",
+		reflect.Slice:  `write a list of texts, e.g. ["a", "b"]`,
+	}[kind]
+	if !ok || !strings.HasPrefix(fault, "cannot decode TOML") {
+		return name + ": " + fault
+	}
+	return name + k.given(text, e) + ": " + mend
+}
+
+// given returns " = " and the value on the line of the fault; "" for a secret, and for a list of several lines.
+func (k Key) given(text []byte, e *toml.DecodeError) string {
+	row, _ := e.Position()
+	lines := strings.Split(string(text), "\n")
+	if k.Secret || row > len(lines) {
+		return ""
+	}
+	_, value, ok := strings.Cut(lines[row-1], "=")
+	if !ok {
+		return ""
+	}
+	return " = " + strings.TrimSpace(value)
 }
 
 // wrongType finds a key that takes text and has something else, of which the TOML library does not tell

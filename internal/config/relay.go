@@ -48,6 +48,6 @@ func (c *checker) relay(v *VLLM) {
 		c.fault("relay.encoder", "missing; leave the key out for the default, or take what 'afterimage store ls' shows behind @encoder:")
 	}
 	c.oneOf("relay.dtype", r.DType, "bfloat16", "float16", "float32")
-	c.atLeast("relay.memory_bytes", int64(r.MemoryBytes), int64(minRelayArena), "")
+	c.bytes("relay.memory_bytes", r.MemoryBytes, minRelayArena)
 	c.cluster()
 }

@@ -141,6 +141,8 @@ func (c *checker) urls(key string, list []string) {
 func (c *checker) receiver(key, value string) {
 	if u, err := url.Parse(value); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		c.fault(key, "no URL; write http://HOST:PORT or https://HOST:PORT, e.g. http://127.0.0.1:4318")
+	} else if n, err := strconv.Atoi(u.Port()); u.Port() != "" && (err != nil || n < 1 || n > 65535) {
+		c.fault(key, "%q is no port; give a number from 1 to 65535", u.Port())
 	}
 }
 

@@ -67,7 +67,7 @@ func TestVLLM(t *testing.T) {
 	f([]string{e, d, "vllm.ec_consumer_zmq_addrs=ipc:///x", relay, model}, "vllm.ec_consumer_zmq_addrs", "ipc:///x", "tcp://HOST:PORT")
 	f([]string{e, d, at, relay, model, "relay.dtype=int8"}, "relay.dtype", "bfloat16 or float16 or float32")
 	f([]string{e, d, at, relay, model, "relay.encoder="}, "relay.encoder", "missing")
-	f([]string{e, d, at, relay, model, "relay.memory_bytes=1MiB"}, "relay.memory_bytes", "too small")
+	f([]string{e, d, at, relay, model, "relay.memory_bytes=1MiB"}, "relay.memory_bytes", "too small; give at least 16MiB")
 	f([]string{e, d, at, relay, model, "mooncake.client=x"}, "mooncake.client", "HOST:PORT")
 	f([]string{"gateway.prefills=http://a:1", relay, model}, "relay.enabled", "before vLLM workers")
 }
