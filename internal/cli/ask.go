@@ -151,10 +151,18 @@ func writeStages(w io.Writer, a client.Answer) error {
 	return err
 }
 
-// unanswered says of a call to a gateway where nobody listens what to do about it; other errors are as they were.
+// unanswered says of a call to a gateway where nobody listens, or that wants another key, what to do about it;
+// other errors are as they were.
 func unanswered(url string, err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("no gateway answers at %s: start one with 'afterimage up', or name another with --url", url)
+	}
+	told, ok := errors.AsType[*client.Error](err)
+	switch {
+	case ok && told.Status == http.StatusUnauthorized:
+		return fmt.Errorf("%w\ngive a key with --api-key, AFTERIMAGE_API_KEY or OPENAI_API_KEY", err)
+	case ok && told.Status == http.StatusForbidden:
+		return fmt.Errorf("%w\ngive an admin's key with --api-key, AFTERIMAGE_API_KEY or OPENAI_API_KEY", err)
 	}
 	return err
 }

@@ -189,12 +189,19 @@ func (p Program) fail(err error, command string) int {
 	return exitUsage
 }
 
-// commandOf returns the command that err was met in, "" if none was named yet.
+// commandOf returns the command that err was met in, "" if none was named yet. A word too many after a group
+// with a default command was meant as one of the group's commands, which the help of the group lists.
 func commandOf(err error) string {
-	if perr, ok := errors.AsType[*kong.ParseError](err); ok && perr.Context != nil {
-		return perr.Context.Command()
+	perr, ok := errors.AsType[*kong.ParseError](err)
+	if !ok || perr.Context == nil {
+		return ""
 	}
-	return ""
+	command := perr.Context.Command()
+	n := perr.Context.Selected()
+	if n != nil && n.Parent != nil && n.Parent.DefaultCmd == n && strings.HasPrefix(err.Error(), "unexpected argument") {
+		command, _ = strings.CutSuffix(command, " "+n.Name)
+	}
+	return command
 }
 
 // app is what commands run in.

@@ -12,10 +12,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"afterimage/internal/admit"
+	"afterimage/internal/client"
 	"afterimage/internal/control"
 )
 
@@ -77,9 +77,11 @@ func (c *drainCmd) find(ctx context.Context) (url, boot string, err error) {
 			Announcement control.Announcement `json:"announcement"`
 		}
 	}
-	if err := getJSON(ctx, c.Key, strings.TrimRight(c.URL, "/")+"/v1/fleet", &fleet); errors.Is(err, syscall.ECONNREFUSED) {
-		return "", "", unanswered(c.URL, err)
-	} else if err != nil {
+	err = getJSON(ctx, c.Key, strings.TrimRight(c.URL, "/")+"/v1/fleet", &fleet)
+	if mend := unanswered(c.URL, err); mend != err {
+		return "", "", mend
+	}
+	if err != nil {
 		return "", "", fmt.Errorf("%s: %w; name a gateway with --url", c.URL, err)
 	}
 	var names []string
@@ -121,7 +123,7 @@ func bearer(key string) *http.Client {
 	return admit.WithToken(&http.Client{Transport: http.DefaultTransport}, key)
 }
 
-// getJSON reads a JSON document with a key or a token.
+// getJSON reads a JSON document with a key or a token. The error of another status than 200 is a *client.Error.
 func getJSON(ctx context.Context, key, url string, v any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -133,7 +135,7 @@ func getJSON(ctx context.Context, key, url string, v any) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("it answered %s", resp.Status)
+		return &client.Error{Status: resp.StatusCode, Message: http.StatusText(resp.StatusCode)}
 	}
 	return json.NewDecoder(io.LimitReader(resp.Body, 4<<20)).Decode(v)
 }

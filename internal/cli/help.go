@@ -43,8 +43,11 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 
 func writeHelpTail(w io.Writer, command string) error {
 	var b strings.Builder
-	b.WriteString("\nExamples:\n")
-	for _, e := range examplesOf(command) {
+	all := examplesOf(command)
+	if len(all) > 0 { // a command that only groups others has none
+		b.WriteString("\nExamples:\n")
+	}
+	for _, e := range all {
 		fmt.Fprintf(&b, "  # %s\n  %s\n", e.Does, e.Line)
 	}
 	b.WriteString("\nExit status:\n")

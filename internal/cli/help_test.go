@@ -77,7 +77,10 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%s --help: status %d, %s", command, status, errs.String())
 		}
 		text := strings.Join(strings.Fields(out.String()), " ")
-		for _, want := range []string{strings.Join(strings.Fields(n.Help), " "), "Examples:", "Exit status: 0 ", " 1 ", " 2 "} {
+		if shown := strings.Contains(text, "Examples:"); shown != (len(examples[command]) > 0) {
+			t.Errorf("%s --help: heading of examples: %v, with %d examples", command, shown, len(examples[command]))
+		}
+		for _, want := range []string{strings.Join(strings.Fields(n.Help), " "), "Exit status: 0 ", " 1 ", " 2 "} {
 			if !strings.Contains(text, want) && n.DefaultCmd == nil {
 				t.Errorf("%s --help does not show %q:\n%s", command, want, out.String())
 			}

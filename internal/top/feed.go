@@ -49,7 +49,7 @@ func (s Source) get(ctx context.Context, path string) (*http.Response, error) {
 	case http.StatusNotFound:
 		err = ErrNoView
 	case http.StatusUnauthorized, http.StatusForbidden:
-		err = fmt.Errorf("the gateway answered %s: set AFTERIMAGE_API_KEY to a key that may look at the fleet", resp.Status)
+		err = fmt.Errorf("the gateway answered %s: give a key that may look at the fleet with --api-key or AFTERIMAGE_API_KEY", resp.Status)
 	default:
 		err = fmt.Errorf("the gateway answered %s", resp.Status)
 	}

@@ -37,6 +37,7 @@ ROLE      NAME                  STATE     RUNNING  WAITING
 encoder   encoder-0             down                        does not answer
 encoder   encoder-1             up                          m
 prefill   prefill-0             up              2        1  m
+decode    decode-0              up              1        0  m
 
 REQUEST  BEGUN     STATUS        TIME  P/D           PICTURES
      21  ` + begun + `  503         150 ms  prefill-0     1 store

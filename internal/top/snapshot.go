@@ -149,12 +149,7 @@ func (v *Viewer) Snapshot(now time.Time) Snapshot {
 		s.Images.HitRate = float64(s.Images.Reused) / float64(t.Images)
 	}
 	s.Requests.PerSecond, s.Images.PerSecond = v.rates(now)
-	for role, members := range map[string][]gateway.Member{"encoder": v.last.Encoders, "prefill": v.last.Prefills} {
-		for _, m := range members {
-			s.Workers = append(s.Workers, Worker{Role: role, Member: m})
-		}
-	}
-	slices.SortFunc(s.Workers, func(a, b Worker) int { return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Name, b.Name)) })
+	s.Workers = slices.Concat(workersOf("encoder", v.last.Encoders), workersOf("prefill", v.last.Prefills), workersOf("decode", v.last.Decodes))
 	for _, r := range v.requests {
 		s.Latest = append(s.Latest, r)
 	}
@@ -173,6 +168,16 @@ func (v *Viewer) rates(now time.Time) (requests, images float64) {
 		return 0, 0
 	}
 	return float64(last.requests-first.requests) / seconds, float64(last.images-first.images) / seconds
+}
+
+// workersOf returns the workers of one role by name.
+func workersOf(role string, members []gateway.Member) []Worker {
+	var out []Worker
+	for _, m := range members {
+		out = append(out, Worker{Role: role, Member: m})
+	}
+	slices.SortFunc(out, func(a, b Worker) int { return cmp.Compare(a.Name, b.Name) })
+	return out
 }
 
 func requestOf(r gateway.SeenRequest) Request {

@@ -28,6 +28,7 @@ func event(n uint64) Event {
 	e.Revision = n
 	e.Encoders = []gateway.Member{{Name: "encoder-1", Up: true, Model: "m"}, {Name: "encoder-0", Why: "does not answer"}}
 	e.Prefills = []gateway.Member{{Name: "prefill-0", Up: true, Running: 2, Waiting: 1, Model: "m"}}
+	e.Decodes = []gateway.Member{{Name: "decode-0", Up: true, Running: 1, Model: "m"}}
 	e.Totals = gateway.Totals{Requests: n, Images: n, Bytes: n << 20, Sources: map[control.Source]uint64{control.SourceEncoded: 1, control.SourceStore: n - 1}}
 	e.Requests = []gateway.SeenRequest{seen(n, control.SourceStore)}
 	e.Store = &store.Totals{Bytes: 1 << 20, LimitBytes: 4 << 20, Objects: 1, Gets: 4, Hits: 3}
@@ -54,7 +55,7 @@ func TestSnapshot(t *testing.T) {
 	for _, w := range s.Workers {
 		names = append(names, w.Role+" "+w.Name)
 	}
-	if got := strings.Join(names, ", "); got != "encoder encoder-0, encoder encoder-1, prefill prefill-0" {
+	if got := strings.Join(names, ", "); got != "encoder encoder-0, encoder encoder-1, prefill prefill-0, decode decode-0" {
 		t.Errorf("workers: %s", got)
 	}
 	if len(s.Latest) != 2 || s.Latest[0].Number != 21 || s.Latest[0].MS != 150 {
