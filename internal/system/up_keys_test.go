@@ -104,7 +104,11 @@ func (u *upRun) checkPageAsksForKey(t *testing.T) {
 	give := func(key string) {
 		p.do(becomes(`!document.getElementById("key").hidden`), chromedp.SendKeys(chromedp.CSS("#key input"), key), click("#key button"))
 	}
-	p.do(chromedp.Navigate(u.url+"/"), shows("#link", "asks for an API key"))
+	p.do(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), chromedp.Navigate(u.url+"/"), shows("#link", "asks for an API key"))
+	if eval[bool](p, `document.documentElement.scrollWidth > document.documentElement.clientWidth`) {
+		t.Error("the page that asks for a key is wider than a phone")
+	}
+	p.do(chromedp.EmulateViewport(1200, 900))
 	give("wrong")
 	p.do(shows("#link", "asks for an API key"))
 	give("acme")

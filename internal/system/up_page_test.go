@@ -146,7 +146,7 @@ func TestPageShowsReuse(t *testing.T) {
 	p.shoot("desktop-dark.png")
 
 	p.do(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), chromedp.Reload(), shows("#requests .chip", "resident"))
-	if eval[bool](p, `document.documentElement.scrollWidth > window.innerWidth`) {
+	if eval[bool](p, `document.documentElement.scrollWidth > document.documentElement.clientWidth`) {
 		t.Error("the page is wider than a phone")
 	}
 	p.shoot("phone-dark.png")
@@ -184,7 +184,7 @@ func TestPageShowsThumbnails(t *testing.T) {
 	p.do(click("#theme"))
 	p.shoot("thumbnails-dark.png")
 	p.do(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), chromedp.Reload(), becomes(fmt.Sprintf(drawn, "#images")+` === 2`))
-	if eval[bool](p, `document.documentElement.scrollWidth > window.innerWidth`) {
+	if eval[bool](p, `document.documentElement.scrollWidth > document.documentElement.clientWidth`) {
 		t.Error("the page is wider than a phone")
 	}
 	p.shoot("thumbnails-phone.png")

@@ -45,12 +45,14 @@ function fleet(view) {
       el("span", { class: "dim" }, `${count(store.hits)} hits, ${count(store.misses)} misses`),
       el("div", { class: "meter" }, el("i", { style: `width:${100 * store.bytes / Math.max(1, store.limit_bytes)}%` })))
     : el("p", { class: "note" }, view.store_note);
+  const decoding = (view.decodes || []).length > 0;
+  const busy = (w) => worker(w, `${w.running || 0} running, ${w.waiting || 0} waiting${w.backend ? ` · ${w.backend}` : ""}`);
   fill(byId("fleet"),
     column("gateway", worker({ name: "this gateway", up: true }, `version ${view.version}`)),
     column("Encoders", ...view.encoders.map((w) => worker(w, w.backend || "ready"))),
     column("Store", card),
-    column("Prefill/Decode", ...view.prefills.map((w) => worker(w, `${w.running || 0} running, ${w.waiting || 0} waiting${w.backend ? ` · ${w.backend}` : ""}`))),
-    ...(view.decodes || []).length ? [column("Decode", ...view.decodes.map((w) => worker(w, `${w.running || 0} running, ${w.waiting || 0} waiting`)))] : []);
+    column(decoding ? "Prefill" : "Prefill/Decode", ...view.prefills.map(busy)),
+    ...decoding ? [column("Decode", ...view.decodes.map(busy))] : []);
 }
 
 // What passes until each point of a trace.
