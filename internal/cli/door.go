@@ -29,8 +29,9 @@ func newDoor(cfg config.Gateway, p *process) (d *admit.Door, stop func(), err er
 		MaxText: cfg.MaxTextRequests, MaxImages: cfg.MaxImageRequests, MaxQueued: cfg.MaxQueued, MaxWait: time.Duration(cfg.MaxWait),
 		ClosedMetrics: !cfg.OpenMetrics, Registry: p.registry,
 	}
+	reload := make(chan os.Signal, 1)
 	if cfg.KeysFile == "" && len(cfg.APIKeys) == 0 {
-		return admit.New(own), func() {}, nil
+		return admit.New(own), hear(reload), nil
 	}
 	keys, err := tenant.Open(cfg.KeysFile, cfg.APIKeys, p.log)
 	if err != nil {
@@ -39,10 +40,9 @@ func newDoor(cfg config.Gateway, p *process) (d *admit.Door, stop func(), err er
 	own.Keys = keys.Set
 	d = admit.New(own)
 	if cfg.KeysFile == "" {
-		return d, func() {}, nil
+		return d, hear(reload), nil
 	}
-	reload := make(chan os.Signal, 1)
-	signal.Notify(reload, syscall.SIGHUP)
+	deaf := hear(reload)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { keys.Watch(ctx, keysEvery, reload) })
@@ -59,10 +59,17 @@ func newDoor(cfg config.Gateway, p *process) (d *admit.Door, stop func(), err er
 		}
 	})
 	return d, func() {
-		signal.Stop(reload)
+		deaf()
 		cancel()
 		wg.Wait()
 	}, nil
+}
+
+// hear sends SIGHUP to reload until the returned function is called. That is so also where there is nothing
+// to read again: unheard, the signal would end the process and all requests in work.
+func hear(reload chan os.Signal) (stop func()) {
+	signal.Notify(reload, syscall.SIGHUP)
+	return func() { signal.Stop(reload) }
 }
 
 // warnOpen says at start that anybody who reaches a worker may use it.
