@@ -55,9 +55,9 @@ func (m *Requests) Begin() (end func(status int)) {
 	start := time.Now()
 	m.running.Inc()
 	return func(status int) {
-		m.running.Dec()
 		m.ended.WithLabelValues(strconv.Itoa(status)).Inc()
 		m.duration.Observe(time.Since(start).Seconds())
+		m.running.Dec() // last: where nothing runs, all is counted
 	}
 }
 

@@ -194,9 +194,7 @@ func TestStatesWaitForMemory(t *testing.T) {
 			t.Error(bad)
 		}
 	}
-	if n := f.decodes[0].count(t, "afterimage_decode_requests_total", "stop"); n != float64(cap(done)) {
-		t.Errorf("the decode worker gave %v answers, want %d", n, cap(done))
-	}
+	f.decodes[0].gives(t, float64(cap(done)))
 	eventually(t, "the memory is back", f.free)
 }
 

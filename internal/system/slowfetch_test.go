@@ -66,6 +66,8 @@ func TestSlowFetchesHoldNobodyUp(t *testing.T) {
 		}
 		f.ask(t, "", picture(t, 60, 60, 8))
 	}
+	// A request is counted when its handler ends, which may be after its client has the answer.
+	eventually(t, "all but those that fetch are through", func() bool { return f.gateway.count(t, "afterimage_gateway_requests_running", "") == 60 })
 	if n := f.gateway.count(t, "afterimage_gateway_requests_total", "200"); n != 10 {
 		t.Errorf("%v requests were answered, want the 10 that fetch nothing", n)
 	}
