@@ -22,29 +22,10 @@ if [ ${#missing[@]} = 0 ]; then
 	say "${!wanted[*]} are there"
 	exit 0
 fi
-command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
-	fail "no apt-get to take them with; install packages of the names ${missing[*]}"
+. scripts/debs.sh
 
-# uris prints the packages that an installation would fetch, one quoted address per line.
-uris() { apt-get install --yes --no-install-recommends --print-uris "${missing[@]}" 2>/dev/null | grep "^'"; }
-
-list=$(uris || true)
-if [ -z "$list" ] && [ "$(id -u)" = 0 ]; then # no package lists yet
-	apt-get update -q >/dev/null
-	list=$(uris || true)
-fi
-[ -n "$list" ] || fail "apt-get knows no packages ${missing[*]}; install some of these names"
-
-mkdir -p .cache
-work=$(mktemp -d .cache/.deps-tools-XXXXXX)
-trap 'rm -rf "$work"' EXIT
-say "downloading $(wc -l <<<"$list") packages ($(awk '{ n += $3 } END { print int(n / 1048576) }' <<<"$list") MiB)"
-mapfile -t names < <(awk '{ print $2 }' <<<"$list" | cut -d_ -f1)
-(cd "$work" && apt-get download -q -o APT::Sandbox::User=root "${names[@]}" >download.log 2>&1) ||
-	fail "apt-get could not download ${names[*]}: $(tail -n 3 "$work/download.log")"
-for deb in "$work"/*.deb; do
-	dpkg-deb -x "$deb" "$work/root"
-done
-rm -rf "$folder"
-mv "$work/root" "$folder"
+debs_needed "${missing[@]}"
+[ -n "$needed" ] || fail "apt-get knows no package ${missing[*]}; install packages of these names"
+mapfile -t names < <(debs_names)
+debs_unpack "$folder" "${names[@]}"
 say "${missing[*]} are in $folder"

@@ -97,7 +97,6 @@ func TestReserveErrors(t *testing.T) {
 	}
 }
 
-// C03: memory freed as small ranges serves large ones, whatever the order of freeing.
 // TestReserveAll: all or none; a failure leaves neither a trace nor a wake-up.
 func TestReserveAll(t *testing.T) {
 	a := newArena(t, 4*align)
@@ -135,7 +134,8 @@ func TestReserveAll(t *testing.T) {
 	all[2].Abort()
 }
 
-func TestNoSizeClasses(t *testing.T) {
+// C03: memory freed as small ranges serves large ones, whatever the order of freeing.
+func TestSmallRangesServeLargeOnes(t *testing.T) {
 	a := newArena(t, 64*mib)
 	var bufs []*Buf
 	for {

@@ -22,14 +22,7 @@ type metrics struct {
 }
 
 func newMetrics(r prometheus.Registerer, fetched *media.Budget) *metrics {
-	r.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "afterimage_gateway_fetched_bytes", Help: "Bytes of fetched images that requests in work hold, or have reserved.",
-		}, func() float64 { return float64(fetched.Used()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "afterimage_gateway_fetched_limit_bytes", Help: "Most bytes of them; a request that needs more waits.",
-		}, func() float64 { return float64(fetched.Bytes()) }),
-	)
+	fetched.Register(r)
 	m := &metrics{
 		Requests: proxy.NewRequests(r),
 		images: prometheus.NewCounter(prometheus.CounterOpts{
