@@ -89,6 +89,10 @@ cross_encoder_cache = false
 [gateway]
 encoders = ["http://a:1", "http://b:2"]
 fetch_timeout = "1m30s"
+drain_notice = 0
+[vllm]
+probe_interval = 7
+probe_timeout = 0.5
 `)})
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +100,8 @@ fetch_timeout = "1m30s"
 	want := DefaultConfig()
 	want.Encoder.ArenaBytes, want.Encoder.CacheBytes, want.Encoder.CrossEncoderCache = 512*MiB, 4096, false
 	want.Gateway.Encoders = []string{"http://a:1", "http://b:2"}
-	want.Gateway.FetchTimeout = Duration(90 * time.Second)
+	want.Gateway.FetchTimeout, want.Gateway.DrainNotice = Duration(90*time.Second), 0
+	want.VLLM.ProbeInterval, want.VLLM.ProbeTimeout = Seconds(7*time.Second), Seconds(time.Second/2)
 	if d := cmp.Diff(want, l.Config); d != "" {
 		t.Error(d)
 	}
@@ -159,6 +164,12 @@ func TestLoadErrors(t *testing.T) {
 	file("[encoder]\nstore_max_pending_items = 3.0\n", "a.toml:2", "encoder.store_max_pending_items")
 	file("[encoder]\nmm_processor_cache_gb = true\n", "a.toml:2", "encoder.mm_processor_cache_gb")
 	file("[encoder]\nstore_max_pending_bytes = true\n", "a.toml:2", "encoder.store_max_pending_bytes")
+	file("[log]\nlevel = 'info'\n[store]\n  bytes = false\n", "a.toml:4:3: store.bytes: ", "512MiB")
+	file("\nstore.bytes = true\n", "a.toml:2:1: store.bytes: ", "512MiB")
+	file("store = { path = 'x', bytes = 1.5 }\n", "a.toml:1:23: store.bytes: ", "512MiB")
+	file("['store']\n\"bytes\" = inf # much\n", "a.toml:2:1: store.bytes: ", "512MiB")
+	file("[server]\ndrain = true\n", "a.toml:2:1: server.drain: ", "500ms")
+	file("[server]\ndrain = 5\n", "a.toml:2:1: server.drain: ", `"5" is no time`, "500ms")
 	env := func(kv string, wants ...string) {
 		t.Helper()
 		_, err := Load(Input{Env: []string{kv}})

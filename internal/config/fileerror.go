@@ -3,7 +3,6 @@
 package config
 
 import (
-	"encoding"
 	"errors"
 	"fmt"
 	"reflect"
@@ -27,8 +26,8 @@ func fileError(path string, text []byte, err error) error {
 		row, col := e.Position()
 		return fmt.Errorf("%s:%d:%d: %s", path, row, col, decodeFault(e, text))
 	}
-	if key, line, column := wrongType(text); key != "" {
-		return fmt.Errorf("%s:%d:%d: %s: %w", path, line, column, key, err)
+	if v, ok := wrongType(fileValues(text)); ok {
+		return v.fault(path, err)
 	}
 	return fmt.Errorf("%s: %w", path, err)
 }
@@ -73,36 +72,4 @@ func (k Key) given(text []byte, e *toml.DecodeError) string {
 		return ""
 	}
 	return " = " + strings.TrimSpace(value)
-}
-
-// wrongType finds a key that takes text and has something else, of which the TOML library does not tell
-// the place, and the line and column it is in.
-func wrongType(text []byte) (key string, line, column int) {
-	var file map[string]map[string]any
-	if toml.Unmarshal(text, &file) != nil {
-		return "", 0, 0
-	}
-	var none Config
-	table := ""
-	for i, whole := range strings.Split(string(text), "\n") {
-		l := strings.TrimSpace(whole)
-		if name, ok := strings.CutPrefix(l, "["); ok {
-			table, _, _ = strings.Cut(name, "]")
-			continue
-		}
-		name, _, ok := strings.Cut(l, "=")
-		name = strings.TrimSpace(name)
-		k, known := keyNamed(table + "." + name)
-		if !ok || !known {
-			continue
-		}
-		if _, isText := k.field(&none).Addr().Interface().(encoding.TextUnmarshaler); !isText {
-			continue
-		}
-		switch file[table][name].(type) {
-		case bool, float64, []any, map[string]any:
-			return k.Name, i + 1, 1 + strings.Index(whole, name)
-		}
-	}
-	return "", 0, 0
 }

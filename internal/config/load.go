@@ -108,6 +108,9 @@ func (l *Loaded) loadFile(path string) error {
 	if err := dec.Decode(&l.Config); err != nil {
 		return fileError(path, text, err)
 	}
+	if err := l.setTimes(path, fileValues(text)); err != nil {
+		return err
+	}
 	var present map[string]map[string]any
 	if err := toml.Unmarshal(text, &present); err != nil {
 		return fileError(path, text, err)
