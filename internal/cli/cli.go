@@ -47,7 +47,7 @@ type grammar struct {
 
 	Top   topCmd   `cmd:"" group:"use" help:"Watch a fleet in the terminal: workers, requests, reuse, the Store."`
 	Trace traceCmd `cmd:"" group:"use" help:"Show where the embeddings of a request came from, by which road, and what it waited for."`
-	Drain drainCmd `cmd:"" group:"tools" help:"Have an Encoder or a prefill worker leave without a request noticing."`
+	Drain drainCmd `cmd:"" group:"tools" help:"Have an Encoder, a prefill worker or a decode worker leave without a request noticing."`
 	Ask   askCmd   `cmd:"" group:"use" help:"Ask a question about images, and see where each embedding came from."`
 
 	Model    modelCmd    `cmd:"" group:"tools" help:"Make model pairs for demonstrations and tests."`

@@ -3,9 +3,11 @@
 package cli
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,6 +38,7 @@ func TestDeployedCommandsParse(t *testing.T) {
 			t.Errorf("%s: %q: %v", file, words, err)
 		}
 	}
+	names := map[string]string{} // of units, by what they call their workers: /v1/fleet and drain go by it
 	for _, file := range filesOf(t, "systemd/*.service") {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -46,7 +49,14 @@ func TestDeployedCommandsParse(t *testing.T) {
 			t.Errorf("%s starts something else", file)
 			continue
 		}
-		parse(file, strings.Fields(string(m[1])))
+		words := strings.Fields(string(m[1]))
+		parse(file, words)
+		if i := slices.Index(words, "--name"); i >= 0 {
+			if other := names[words[i+1]]; other != "" {
+				t.Errorf("%s calls its worker %s, and so does %s", file, words[i+1], other)
+			}
+			names[words[i+1]] = file
+		}
 	}
 	n := 0
 	for _, file := range filesOf(t, "kubernetes/*/*.yaml") {
@@ -55,8 +65,41 @@ func TestDeployedCommandsParse(t *testing.T) {
 	for _, file := range filesOf(t, "kubernetes/overlays/*/*.yaml") {
 		n += parseManifest(t, file, parse)
 	}
-	if n < 8 {
-		t.Errorf("only %d commands found in manifests", n)
+	if n < 10 || len(names) < 3 {
+		t.Errorf("only %d commands found in manifests, and %d names of workers in units", n, len(names))
+	}
+}
+
+// Units of one host listen at addresses of their own: what flags say, with two instances of a template, else the default.
+func TestUnitsShareNoPort(t *testing.T) {
+	defaults, taken := load(t), map[string]string{}
+	for role, keys := range listeners {
+		found := filesOf(t, "systemd/afterimage-"+string(role)+"*.service")
+		unit, err := os.ReadFile(found[0])
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%s: %v", found, err)
+		}
+		for _, key := range keys {
+			_, port, err := net.SplitHostPort(text(defaults, key))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, name, _ := strings.Cut(key, ".")
+			if _, after, ok := strings.Cut(string(unit), "--"+strings.ReplaceAll(name, "_", "-")+" ${AFTERIMAGE_HOST}:"); ok {
+				port = strings.Fields(after)[0]
+			}
+			for _, instance := range []string{"00", "01"} {
+				at := strings.ReplaceAll(port, "%i", instance)
+				who := string(role) + " " + key
+				if other := taken[at]; other != "" && other != who && role != config.RoleUp && other != "up gateway.listen" { // up is there instead of all others
+					t.Errorf("port %s: %s and %s", at, who, other)
+				}
+				taken[at] = who
+			}
+		}
+	}
+	if len(taken) != 12 {
+		t.Errorf("these ports are taken: %v", taken)
 	}
 }
 
@@ -129,7 +172,10 @@ func TestDeployedConfigurations(t *testing.T) {
 		if len(l.Gateway.Encoders) == 0 || len(l.Gateway.Prefills) == 0 {
 			t.Errorf("%s names no workers", file)
 		}
-		for _, role := range []config.Role{config.RoleEncoder, config.RolePrefill, config.RoleGateway} {
+		if (len(l.Gateway.Decodes) > 0) != (l.Prefill.HandoffBytes > 0) {
+			t.Errorf("%s has %d decode workers, and %v for what P/Ds hand over", file, len(l.Gateway.Decodes), l.Prefill.HandoffBytes)
+		}
+		for _, role := range []config.Role{config.RoleEncoder, config.RolePrefill, config.RoleDecode, config.RoleGateway} {
 			err := l.Validate(role)
 			for line := range strings.SplitSeq(errText(err), "\n") {
 				if line != "" && !strings.Contains(line, "/models/") {

@@ -145,7 +145,26 @@ func (h *checkup) askPeers(ctx context.Context) (found []finding) {
 			found[i].Level = mooncake.Warn
 		}
 	}
-	return found
+	return append(found, handOvers(h.peers)...)
+}
+
+// handOvers looks at what decode workers are for: a P/D without memory for states gives its answers itself.
+func handOvers(peers []peer) (found []finding) {
+	decodes, alone := 0, []string{}
+	for _, p := range peers {
+		switch {
+		case p.err != nil:
+		case p.kind == "decode":
+			decodes++
+		case p.kind == "prefill" && !p.worker.HandsOver:
+			alone = append(alone, p.url)
+		}
+	}
+	if decodes == 0 || len(alone) == 0 {
+		return nil
+	}
+	return []finding{{Level: mooncake.Warn, Part: "peer", Text: strings.Join(alone, ", ") + ": hands no prompts over to the decode workers",
+		Mend: "set prefill.handoff_bytes of these P/Ds"}}
 }
 
 func (p *peer) judge() finding {

@@ -90,6 +90,9 @@ func (h *checkup) arenas() (total config.Bytes) {
 	if h.is(config.RolePrefill) {
 		total += size("prefill.arena_bytes", c.Prefill.ArenaBytes) + c.Prefill.HandoffBytes
 	}
+	if h.role == config.RoleUp && c.Up.Decodes > 0 && h.l.Source("prefill.handoff_bytes") == "default" {
+		total += upHandoffBytes
+	}
 	switch {
 	case h.role == config.RoleUp:
 		total += config.Bytes(c.Up.Decodes) * c.Decode.ArenaBytes
@@ -110,7 +113,7 @@ func (h *checkup) memory(context.Context) []finding {
 // judgeMemory compares what arenas take with what there is at most, and what is free.
 func judgeMemory(need, limit int64, whose string, free int64) finding {
 	text := fmt.Sprintf("arenas take %s of the %s, %s", size(need), whose, size(limit))
-	const mend = "lower encoder.arena_bytes, prefill.arena_bytes or store.bytes"
+	const mend = "lower encoder.arena_bytes, prefill.arena_bytes, prefill.handoff_bytes, decode.arena_bytes or store.bytes"
 	switch {
 	case need > limit:
 		return finding{Level: mooncake.Fail, Part: "memory", Text: text, Mend: mend + ", or raise the limit"}

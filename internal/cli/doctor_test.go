@@ -60,6 +60,12 @@ func TestDoctorCountsArenas(t *testing.T) {
 			t.Errorf("%s: %v, want %v", role, got, want)
 		}
 	}
+	l = load(t, "AFTERIMAGE_UP_DECODES=2", "AFTERIMAGE_STORE_KIND=none", "AFTERIMAGE_DECODE_ARENA_BYTES=1GiB")
+	for role, want := range map[config.Role]config.Bytes{config.RoleUp: 2*config.GiB + 3*upArenaBytes + upHandoffBytes, config.RoleDecode: config.GiB} {
+		if got := (&checkup{l: l, role: role}).arenas(); got != want {
+			t.Errorf("%s with decode workers: %v, want %v", role, got, want)
+		}
+	}
 }
 
 func TestDoctorTriesSharedMemoryAndFiles(t *testing.T) {
@@ -181,6 +187,31 @@ func TestDoctorAsksPeers(t *testing.T) {
 	expect(t, peers(workerAt(t, with(func(a *control.Announcement) { a.Wire = 99 }), 0))[0], mooncake.Fail, "wire 99")
 	expect(t, peers(workerAt(t, with(func(a *control.Announcement) { a.Version = "v0" }), 0))[0], mooncake.Warn, "version v0, here it is dev")
 	expect(t, peers(workerAt(t, with(func(a *control.Announcement) { a.Ready, a.Reason = false, "draining" }), 0))[0], mooncake.Warn, "not ready: draining")
+}
+
+// Decode workers are looked at, and whether any P/D hands prompts over to them.
+func TestDoctorAsksDecodeWorkers(t *testing.T) {
+	worker := func(role string, over bool) string {
+		return workerAt(t, control.Announcement{Role: role, Name: role, Version: version, Wire: transport.WireVersion, Keys: transport.KeyVersion, Ready: true, HandsOver: over}, 0)
+	}
+	peers := func(over bool, decodes string) []finding {
+		l := load(t, "AFTERIMAGE_GATEWAY_PREFILLS="+worker("prefill", over), "AFTERIMAGE_GATEWAY_DECODES="+decodes)
+		client := &http.Client{Timeout: peerTimeout}
+		defer client.CloseIdleConnections()
+		return (&checkup{l: l, role: config.RoleGateway, client: client}).askPeers(t.Context())
+	}
+	if found := peers(true, worker("decode", false)); len(found) != 2 || found[1].Level != mooncake.Fine || !strings.Contains(found[1].Text, "decode, version dev") {
+		t.Errorf("a fleet in three ways: %+v", found)
+	}
+	if found := peers(false, worker("decode", false)); len(found) != 3 {
+		t.Errorf("a P/D that keeps no states: %+v", found)
+	} else {
+		expect(t, found[2], mooncake.Warn, "hands no prompts over")
+	}
+	if found := peers(false, ""); len(found) != 1 {
+		t.Errorf("a P/D without decode workers: %+v", found)
+	}
+	expect(t, peers(true, worker("prefill", true))[1], mooncake.Fail, `a worker of role "prefill" among those of role decode`)
 }
 
 func TestDoctorComparesClocks(t *testing.T) {

@@ -137,9 +137,14 @@ func checkTotal(c *config.Config) error {
 		return nil
 	}
 	gib := func(n int64) float64 { return float64(n) / float64(config.GiB) }
-	return fmt.Errorf("%d x encoder.arena_bytes (%v) + prefill.arena_bytes (%v) + store.bytes (%v) are %.1f GiB, more than the %s, "+
-		"%.1f GiB; lower one of them or up.encoders", c.Up.Encoders, c.Encoder.ArenaBytes, c.Prefill.ArenaBytes, c.Store.Bytes,
-		gib(int64(total)), whose, gib(limit))
+	decodes, or := "", ""
+	if c.Up.Decodes > 0 {
+		decodes = fmt.Sprintf(" + prefill.handoff_bytes (%v) + %d x decode.arena_bytes (%v)", c.Prefill.HandoffBytes, c.Up.Decodes, c.Decode.ArenaBytes)
+		or = ", up.decodes"
+	}
+	return fmt.Errorf("%d x encoder.arena_bytes (%v) + prefill.arena_bytes (%v)%s + store.bytes (%v) are %.1f GiB, more than the %s, "+
+		"%.1f GiB; lower one of them%s or up.encoders", c.Up.Encoders, c.Encoder.ArenaBytes, c.Prefill.ArenaBytes, decodes, c.Store.Bytes,
+		gib(int64(total)), whose, gib(limit), or)
 }
 
 // upDefaults fills in what up chooses itself. It returns what to tell of the model.

@@ -152,7 +152,11 @@ func TestArenasMustFitTogether(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "2 x encoder.arena_bytes") || !strings.Contains(err.Error(), "lower one of them") {
 		t.Errorf("two arenas of more than half the memory: got %v", err)
 	}
-	c.Up.Encoders = 1
+	c.Up.Decodes = 3
+	if err := checkTotal(&c); err == nil || !strings.Contains(err.Error(), "3 x decode.arena_bytes") || !strings.Contains(err.Error(), "up.decodes") {
+		t.Errorf("with decode workers: got %v", err)
+	}
+	c.Up.Encoders, c.Up.Decodes = 1, 0
 	c.Prefill.ArenaBytes, c.Store.Bytes = config.MiB, config.Bytes(limit)
 	c.Store.Kind = config.StoreNone
 	if err := checkTotal(&c); err != nil {

@@ -54,7 +54,7 @@ const ItemPartType = "afterimage_item"
 
 // Announcement is what a worker says of itself. The gateway asks for it once per probe.
 type Announcement struct {
-	Role     string          `json:"role"` // "encoder" or "prefill"
+	Role     string          `json:"role"` // "encoder", "prefill" or "decode"
 	Name     string          `json:"name"` // unique in the fleet, e.g. "encoder-0"
 	Boot     string          `json:"boot"` // random per process start
 	Version  string          `json:"version"`
@@ -75,7 +75,10 @@ type Announcement struct {
 	Processing *embedding.Processing `json:"processing,omitempty"`
 	MaxRows    int                   `json:"max_rows,omitempty"`
 
-	// P/D only.
+	// HandsOver says of a P/D that it keeps states of prompts for decode workers.
+	HandsOver bool `json:"hands_over,omitempty"`
+
+	// P/D and decode worker.
 	Context   int   `json:"context,omitempty"`    // positions of one sequence
 	PoolBytes int64 `json:"pool_bytes,omitempty"` // memory for embeddings in flight
 	Cells     int   `json:"cells,omitempty"`      // tokens and rows of all sequences together

@@ -17,6 +17,9 @@ func (workersCollector) Describe(ch chan<- *prometheus.Desc) { ch <- workersDesc
 func (c workersCollector) Collect(ch chan<- prometheus.Metric) {
 	snap := c.fleet.snapshot()
 	for role, workers := range map[string][]worker{"encoder": snap.Encoders, "prefill": snap.Prefills, "decode": snap.Decodes} {
+		if role == "decode" && len(workers) == 0 {
+			continue // a fleet that has none misses none
+		}
 		up := 0
 		for _, w := range workers {
 			if w.Up {

@@ -188,7 +188,7 @@ func (p *Prefill) announcement() control.Announcement {
 		Model: p.spec.Model, Engine: p.spec.Engine, Backend: p.spec.Backend.String(), Cols: p.spec.Cols, DType: p.spec.DType,
 		Modelled: p.spec.Modelled, Ready: true,
 		Context: p.spec.Context, Cells: p.cfg.Engine.Runner().Limits().Cells, PoolBytes: p.cfg.PoolBytes, Created: p.created,
-		Running: stats.Running, Waiting: stats.Waiting,
+		Running: stats.Running, Waiting: stats.Waiting, HandsOver: p.states != nil,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,7 +38,7 @@ func TestUnits(t *testing.T) {
 		}
 		units = append(units, unit)
 	}
-	if len(units) < 6 {
+	if len(units) < 7 {
 		t.Fatalf("found only %q", units)
 	}
 	run := func(args ...string) {
@@ -69,8 +70,14 @@ type manifest struct {
 	Spec struct {
 		Replicas    int
 		ServiceName string `yaml:"serviceName"`
-		ClusterIP   string `yaml:"clusterIP"`
-		Template    struct {
+		PodSelector struct {
+			Expressions []struct{ Values []string } `yaml:"matchExpressions"`
+		} `yaml:"podSelector"`
+		Selector struct {
+			Labels map[string]string `yaml:"matchLabels"`
+		}
+		ClusterIP string `yaml:"clusterIP"`
+		Template  struct {
 			Metadata struct{ Labels map[string]string }
 			Spec     struct {
 				InitContainers []container `yaml:"initContainers"`
@@ -136,6 +143,9 @@ func fitSchemas(t *testing.T, files []string) {
 	}
 }
 
+// component is the label of a role.
+const component = "app.kubernetes.io/component"
+
 // referred finds what Kubernetes fills in.
 var referred = regexp.MustCompile(`\$\(([A-Z_]+)\)`)
 
@@ -145,8 +155,9 @@ var referred = regexp.MustCompile(`\$\(([A-Z_]+)\)`)
 func TestManifests(t *testing.T) {
 	dir := t.TempDir()
 	var files []string
-	for _, folder := range []string{"base", "overlays/one-node", "overlays/mooncake"} {
+	for _, folder := range []string{"base", "overlays/one-node", "overlays/mooncake", "overlays/three-way"} {
 		services, roles, config := map[string]manifest{}, map[string]string{}, ""
+		guarded, budgets := []string{}, map[string]bool{}
 		files = append(files, filepath.Join(dir, filepath.Base(folder)+".yaml"))
 		all := build(t, folder, files[len(files)-1])
 		for _, m := range all {
@@ -154,6 +165,14 @@ func TestManifests(t *testing.T) {
 				services[m.Metadata.Name] = m
 			}
 			config += m.Data["afterimage.toml"]
+			switch m.Kind {
+			case "NetworkPolicy":
+				for _, e := range m.Spec.PodSelector.Expressions {
+					guarded = append(guarded, e.Values...)
+				}
+			case "PodDisruptionBudget":
+				budgets[m.Spec.Selector.Labels[component]] = true
+			}
 		}
 		for _, m := range all {
 			if m.Kind != "StatefulSet" && m.Kind != "Deployment" {
@@ -172,6 +191,9 @@ func TestManifests(t *testing.T) {
 			if m.Kind != "StatefulSet" {
 				continue
 			}
+			if c := m.Spec.Template.Metadata.Labels[component]; !slices.Contains(guarded, c) || !budgets[c] {
+				t.Errorf("%s: strangers reach %s, or all its pods may be evicted at once", folder, m.Metadata.Name)
+			}
 			if services[m.Spec.ServiceName].Spec.ClusterIP != "None" {
 				t.Errorf("%s: %s has no headless service", folder, m.Metadata.Name)
 			}
@@ -187,8 +209,11 @@ func TestManifests(t *testing.T) {
 			}
 		}
 		want := map[string]string{"afterimage-encoder": "encode", "afterimage-prefill": "prefill-decode"}
-		if folder == "overlays/one-node" {
+		switch folder {
+		case "overlays/one-node":
 			want = map[string]string{"afterimage": "encode-prefill-decode"}
+		case "overlays/three-way":
+			want["afterimage-prefill"], want["afterimage-decode"] = "prefill", "decode"
 		}
 		if fmt.Sprint(roles) != fmt.Sprint(want) {
 			t.Errorf("%s: roles of llm-d are %v, want %v", folder, roles, want)

@@ -152,6 +152,28 @@ func TestPageShowsReuse(t *testing.T) {
 	p.shoot("phone-dark.png")
 }
 
+// With decode workers the page shows them in the row of the fleet, and with a request who answered it.
+func TestPageShowsDecodeWorkers(t *testing.T) {
+	u := startUp(t, "--engine", "device", "--device", "encode=1ms", "--decodes", "1")
+	u.mustAsk(t, "", picture(t, 32, 32, 1))
+	p := openBrowser(t)
+	p.do(chromedp.EmulateViewport(1200, 900), chromedp.Navigate(u.url+"/"), becomes(`document.querySelectorAll("#fleet .worker.up").length === 6`))
+	columns := eval[[]string](p, `[...document.querySelectorAll("#fleet h3")].map(h => h.textContent)`)
+	if got := strings.Join(columns, ", "); got != "gateway, Encoders, Store, Prefill, Decode" {
+		t.Errorf("the fleet has the columns %s", got)
+	}
+	p.do(click("#requests details summary"), becomes(`/prefill-0 and decode-0,.* handed over/.test(document.querySelector("#requests details[open] p").textContent)`))
+	p.shoot("decode-light.png")
+	back := u.hold(t, "decode-0")
+	p.do(becomes(`document.querySelectorAll("#fleet .worker.up").length === 5`), shows("#fleet", "does not answer"))
+	back()
+	p.do(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), chromedp.Reload(), becomes(`document.querySelectorAll("#fleet .worker.up").length === 6`))
+	if eval[bool](p, `document.documentElement.scrollWidth > document.documentElement.clientWidth`) {
+		t.Error("the page is wider than a phone")
+	}
+	p.shoot("decode-phone.png")
+}
+
 // A page that is open sees a worker die and come back, and says so when the gateway itself is gone.
 func TestPageFollowsTheFleet(t *testing.T) {
 	u := startUp(t, pair(t, model.InternVL)...)

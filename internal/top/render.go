@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"afterimage/internal/control"
 )
@@ -114,7 +115,11 @@ func (r *renderer) workers(s Snapshot) {
 }
 
 func (r *renderer) latest(s Snapshot) {
-	r.line(r.p.Dim, "%6s  %-8s  %-7s  %9s  %-12s  %s", "REQUEST", "BEGUN", "STATUS", "TIME", "P/D", "PICTURES")
+	width := 12
+	for _, q := range s.Latest {
+		width = max(width, utf8.RuneCountInString(q.by()))
+	}
+	r.line(r.p.Dim, "%6s  %-8s  %-7s  %9s  %-*s  %s", "REQUEST", "BEGUN", "STATUS", "TIME", width, "P/D", "PICTURES")
 	for _, q := range s.Latest {
 		status, colour := "in work", ""
 		if q.Done {
@@ -129,8 +134,16 @@ func (r *renderer) latest(s Snapshot) {
 				parts = append(parts, fmt.Sprintf("%d %s", n, src))
 			}
 		}
-		r.line(colour, "%7d  %-8s  %-7s  %9s  %-12s  %s", q.Number, q.Begun.Local().Format(time.TimeOnly), status, took(q.MS), cmp.Or(q.Prefill, "-"), strings.Join(parts, ", "))
+		r.line(colour, "%7d  %-8s  %-7s  %9s  %-*s  %s", q.Number, q.Begun.Local().Format(time.TimeOnly), status, took(q.MS), width, q.by(), strings.Join(parts, ", "))
 	}
+}
+
+// by names who computed the prompt and, where it is another, who gave the answer.
+func (q Request) by() string {
+	if q.Decode != "" {
+		return q.Prefill + ", " + q.Decode
+	}
+	return cmp.Or(q.Prefill, "-")
 }
 
 // share writes a part of a whole as per cent, - where there is no whole.

@@ -16,7 +16,7 @@ func shown(t *testing.T) Snapshot {
 	v := NewViewer("http://g")
 	v.Add(event(1), noon)
 	e := event(21)
-	e.Requests[0].Status = 503
+	e.Requests[0].Status, e.Requests[0].Decode = 503, "decode-0"
 	e.Totals.Failed = 1
 	v.Add(e, noon.Add(4*time.Second))
 	s := v.Snapshot(noon.Add(5 * time.Second))
@@ -39,9 +39,9 @@ encoder   encoder-1             up                          m
 prefill   prefill-0             up              2        1  m
 decode    decode-0              up              1        0  m
 
-REQUEST  BEGUN     STATUS        TIME  P/D           PICTURES
-     21  ` + begun + `  503         150 ms  prefill-0     1 store
-      1  ` + begun + `  200         150 ms  prefill-0     1 store`
+REQUEST  BEGUN     STATUS        TIME  P/D                  PICTURES
+     21  ` + begun + `  503         150 ms  prefill-0, decode-0  1 store
+      1  ` + begun + `  200         150 ms  prefill-0            1 store`
 	if d := cmp.Diff(strings.Split(want, "\n"), Render(shown(t), 0, 0, Palette{})); d != "" {
 		t.Error(d)
 	}

@@ -68,7 +68,8 @@ type Request struct {
 	Status  int                       `json:"status,omitempty"` // once done
 	MS      float64                   `json:"ms"`               // until its latest stage
 	Prefill string                    `json:"prefill,omitempty"`
-	Sources map[control.Source]uint64 `json:"sources"` // of its images
+	Decode  string                    `json:"decode,omitempty"` // who gave the answer, where it is not Prefill
+	Sources map[control.Source]uint64 `json:"sources"`          // of its images
 }
 
 // Event is what the gateway tells.
@@ -181,7 +182,7 @@ func workersOf(role string, members []gateway.Member) []Worker {
 }
 
 func requestOf(r gateway.SeenRequest) Request {
-	out := Request{Number: r.Number, Begun: r.Begun, Done: r.Done, Status: r.Status, Prefill: r.Prefill, Sources: map[control.Source]uint64{}}
+	out := Request{Number: r.Number, Begun: r.Begun, Done: r.Done, Status: r.Status, Prefill: r.Prefill, Decode: r.Decode, Sources: map[control.Source]uint64{}}
 	for _, it := range r.Items {
 		out.Sources[it.Source]++
 	}

@@ -90,9 +90,10 @@ function details(r) {
   const heads = HEADS.map((h, i) => el("th", i > 4 ? { class: "n" } : {}, h));
   const rows = r.items.length ? r.items.map(itemRow) : [el("tr", {}, el("td", { colspan: "10", class: "note" }, "no pictures"))];
   const stages = r.stages.map((s) => `${s.name} ${ms(s.ms)}`).join(" · ");
+  const over = r.decode ? [`state of ${bytes(r.handoff_bytes)} handed over in ${ms(r.handoff_ms)}`] : [];
   return el("div", { class: "scroll" },
     el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows)),
-    el("p", { class: "dim" }, `${[r.prefill || "no P/D", r.decode].filter(Boolean).join(" and ")}, ${r.attempts} ${r.attempts === 1 ? "attempt" : "attempts"} · ${stages}`));
+    el("p", { class: "dim" }, `${[r.prefill || "no P/D", r.decode].filter(Boolean).join(" and ")}, ${r.attempts} ${r.attempts === 1 ? "attempt" : "attempts"} · ${[stages, ...over].join(" · ")}`));
 }
 
 function request(r, open) {
