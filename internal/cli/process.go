@@ -87,6 +87,11 @@ func lifeLevel() slog.Level {
 	return slog.LevelInfo
 }
 
+// tellConfig logs what is configured, at the start of a process.
+func tellConfig(ctx context.Context, log *slog.Logger, l *config.Loaded) {
+	log.LogAttrs(ctx, lifeLevel(), "configuration", append(l.Attrs(), slog.String("others", "default"))...)
+}
+
 // mux returns the endpoints that every role has, to be added to. isReady and isLive may be nil.
 func (p *process) mux(isReady, isLive func() error) *http.ServeMux {
 	return admin.Mux(admin.Role{
@@ -139,6 +144,7 @@ func (a *app) runRole(role config.Role, file string, name func(*config.Config) s
 	p.log = newLogger(a.Stderr, l.Log).With("process", p.name)
 	slog.SetDefault(p.log)
 	defer p.trace(l.Tracing, os.Getenv)()
+	tellConfig(ctx, p.log, l)
 	if err = p.listenAndRun(ctx, l, at, run); ctx.Err() != nil {
 		p.log.Log(context.Background(), lifeLevel(), "stopped", "why", context.Cause(ctx))
 	}

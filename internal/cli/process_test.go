@@ -31,6 +31,8 @@ func parsed(t *testing.T, ctx context.Context, args ...string) *app {
 func TestRunRole(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	a := parsed(t, ctx, "prefill", "--listen", "127.0.0.1:0", "--data-listen", "127.0.0.1:0", "--name", "p7", "--drain", "3s")
+	var logged strings.Builder
+	a.Stderr, a.Env = &logged, []string{"AFTERIMAGE_PREFILL_RESIDENT_BYTES=7MiB", "AFTERIMAGE_FLEET_TOKEN=hush-hush-hush-hush"}
 	at := addresses{http: "prefill.listen", data: "prefill.data_listen", dataNetwork: "tcp"}
 	name := func(c *config.Config) string { return c.Prefill.Name }
 	err := a.runRole(config.RolePrefill, "", name, at, func(ctx context.Context, cfg config.Config, p *process) error {
@@ -54,6 +56,18 @@ func TestRunRole(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+	line, _, _ := strings.Cut(logged.String(), "\n") // G01: what holds is told at the start, and no secret
+	for _, want := range []string{
+		"msg=configuration process=p7 ", `prefill.resident_bytes="7MiB (env AFTERIMAGE_PREFILL_RESIDENT_BYTES)"`, `server.drain="3s (flag --drain)"`,
+		`fleet.token="(not shown)`, "others=default",
+	} {
+		if !strings.Contains(line, want) {
+			t.Errorf("the first line of the log is %q, want it to have %q", line, want)
+		}
+	}
+	if strings.Contains(logged.String(), "hush") {
+		t.Errorf("the log has the token: %s", logged.String())
 	}
 }
 

@@ -71,6 +71,7 @@ func (c *upCmd) Run(a *app) error {
 		return usageError{err}
 	}
 	log := newLogger(a.Stderr, l.Log)
+	tellConfig(a.ctx, log, l)
 	// The gateway starts last; a port that is taken is told before anything is loaded.
 	probe, err := listen("tcp", l, "gateway.listen")
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding"
 	"fmt"
 	"io"
+	"log/slog"
 	"reflect"
 	"strconv"
 	"strings"
@@ -26,6 +27,16 @@ func (l *Loaded) Values(changed bool) []Value {
 		if v := (Value{k.Name, k.Shown(&l.Config), l.Source(k.Name)}); !changed || v.Source != "default" {
 			out = append(out, v)
 		}
+	}
+	return out
+}
+
+// Attrs returns the values that somebody has set, each with its source, for a line of the log: all others have
+// their defaults.
+func (l *Loaded) Attrs() []slog.Attr {
+	var out []slog.Attr
+	for _, v := range l.Values(true) {
+		out = append(out, slog.String(v.Key, v.Value+" ("+v.Source+")"))
 	}
 	return out
 }
