@@ -42,10 +42,15 @@ func (c *storeExportCmd) Run(a *app) error {
 	if c.Resume && (c.Force || c.To == "-") {
 		return usageError{errors.New("--resume: goes neither with --force nor with standard output")}
 	}
+	names, err := c.openKeys()
+	if err != nil {
+		return err
+	}
+	defer names.Close()
 	return withShelf(a, &c.storeAt, func(ctx context.Context, t *shelfTool) error {
 		m := newMeter(a.Stderr, "export")
 		x := exported{Bad: map[string]int{}}
-		err := c.export(ctx, a, t, m, &x)
+		err := c.export(ctx, a, t, names, m, &x)
 		m.end()
 		out := a.Stdout
 		if c.To == "-" {
@@ -67,14 +72,33 @@ func (c *storeExportCmd) Run(a *app) error {
 	})
 }
 
+// openKeys opens the list of keys, before a file is made or replaced. Without one it is empty.
+func (c *storeExportCmd) openKeys() (io.ReadCloser, error) {
+	switch c.Keys {
+	case "":
+		return io.NopCloser(strings.NewReader("")), nil
+	case "-":
+		return io.NopCloser(os.Stdin), nil
+	}
+	f, err := os.Open(c.Keys)
+	if err != nil {
+		return nil, fileFault("--keys "+c.Keys, err)
+	}
+	if st, err := f.Stat(); err == nil && st.IsDir() {
+		f.Close()
+		return nil, usageError{fmt.Errorf("--keys %s: is a directory; give a file with one key per line", c.Keys)}
+	}
+	return f, nil
+}
+
 // export opens the file, fills it and ends it.
-func (c *storeExportCmd) export(ctx context.Context, a *app, t *shelfTool, m *meter, x *exported) (err error) {
+func (c *storeExportCmd) export(ctx context.Context, a *app, t *shelfTool, names io.Reader, m *meter, x *exported) (err error) {
 	if c.To == "-" {
 		w, err := storefile.NewWriter(a.Stdout, time.Now())
 		if err != nil {
 			return err
 		}
-		return c.fill(ctx, t, w, m, x)
+		return c.fill(ctx, t, w, names, m, x)
 	}
 	flags := os.O_RDWR | os.O_CREATE | os.O_EXCL
 	switch {
@@ -95,7 +119,7 @@ func (c *storeExportCmd) export(ctx context.Context, a *app, t *shelfTool, m *me
 	if err != nil {
 		return err
 	}
-	if err := c.fill(ctx, t, w, m, x); err != nil {
+	if err := c.fill(ctx, t, w, names, m, x); err != nil {
 		return err
 	}
 	return f.Sync()
@@ -119,7 +143,7 @@ func (c *storeExportCmd) begin(f *os.File, m *meter, x *exported) (*storefile.Wr
 }
 
 // fill writes every object that the file lacks. Whatever ends it, what was added is in the file.
-func (c *storeExportCmd) fill(ctx context.Context, t *shelfTool, w *storefile.Writer, m *meter, x *exported) error {
+func (c *storeExportCmd) fill(ctx context.Context, t *shelfTool, w *storefile.Writer, names io.Reader, m *meter, x *exported) error {
 	sum, err := t.Totals(ctx)
 	if err != nil && !errors.Is(err, errNoTotals) {
 		return err
@@ -130,7 +154,7 @@ func (c *storeExportCmd) fill(ctx context.Context, t *shelfTool, w *storefile.Wr
 	}
 	each := func(f func(store.Entry) error) error { return t.each(ctx, c.Prefix, f) }
 	if c.Keys != "" {
-		each = func(f func(store.Entry) error) error { return c.eachNamed(ctx, t, x, f) }
+		each = func(f func(store.Entry) error) error { return eachNamed(ctx, t, names, x, f) }
 	}
 	done := int64(0)
 	err = each(func(e store.Entry) error {
@@ -150,17 +174,9 @@ func (c *storeExportCmd) fill(ctx context.Context, t *shelfTool, w *storefile.Wr
 	return err
 }
 
-// eachNamed calls f with every entry of the list of keys.
-func (c *storeExportCmd) eachNamed(ctx context.Context, t *shelfTool, x *exported, f func(store.Entry) error) error {
-	in := os.Stdin
-	if c.Keys != "-" {
-		var err error
-		if in, err = os.Open(c.Keys); err != nil {
-			return fileFault("--keys "+c.Keys, err)
-		}
-		defer in.Close()
-	}
-	lines := bufio.NewScanner(in)
+// eachNamed calls f with every entry of the list of keys in names.
+func eachNamed(ctx context.Context, t *shelfTool, names io.Reader, x *exported, f func(store.Entry) error) error {
+	lines := bufio.NewScanner(names)
 	for lines.Scan() {
 		key := embedding.Key(strings.TrimSuffix(lines.Text(), "\r"))
 		if key == "" {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -16,7 +17,7 @@ import (
 // storeGetCmd shows one object, or writes it to a file.
 type storeGetCmd struct {
 	Key     string `arg:"" placeholder:"KEY" help:"Key, identifier, or the beginning of that."`
-	Out     string `short:"o" placeholder:"FILE" help:"Write the object to this file, as it is in the Store. It must not exist."`
+	Out     string `short:"o" placeholder:"FILE" help:"Write the object to this file, as it is in the Store. It must not exist; - is standard output."`
 	storeAt `embed:""`
 }
 
@@ -41,12 +42,20 @@ func (c *storeGetCmd) Run(a *app) error {
 			return err
 		}
 		return t.read(ctx, e, func(obj []byte) error {
-			if c.Out != "" {
+			out := a.Stdout
+			switch c.Out {
+			case "":
+			case "-":
+				if _, err := out.Write(obj); err != nil {
+					return err
+				}
+				out = a.Stderr
+			default:
 				if err := writeNew(c.Out, obj); err != nil {
 					return err
 				}
 			}
-			return c.show(a, e.Key, obj)
+			return c.show(out, e.Key, obj)
 		})
 	})
 }
@@ -62,7 +71,7 @@ func writeNew(name string, b []byte) error {
 }
 
 // show prints what the object is. One that is not sound is an error, after all that could be told of it.
-func (c *storeGetCmd) show(a *app, key embedding.Key, obj []byte) error {
+func (c *storeGetCmd) show(w io.Writer, key embedding.Key, obj []byte) error {
 	h := headJSON{Key: key, Bytes: len(obj), Sound: true}
 	p, m, err := checkObject(key, obj)
 	h.Protocol = p
@@ -75,12 +84,12 @@ func (c *storeGetCmd) show(a *app, key embedding.Key, obj []byte) error {
 		}
 	}
 	if c.JSON {
-		return errors.Join(printJSON(a.Stdout, h), err)
+		return errors.Join(printJSON(w, h), err)
 	}
 	if err != nil {
 		return err
 	}
-	tw := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(tw, "key\t%s\nformat\t%s, %d bytes\nrows\t%d of %d x %s\n", nameText(key), h.Protocol, h.Bytes, h.Rows, h.Cols, h.DType)
 	if h.Layout != nil {
 		fmt.Fprintf(tw, "layout\t%s\n", layoutText(*h.Layout))
@@ -97,11 +106,11 @@ func layoutText(l embedding.Layout) string {
 	for _, p := range l.Parts {
 		switch {
 		case p.Rows == 0:
-			parts = append(parts, fmt.Sprintf("%d tokens", len(p.Tokens)))
+			parts = append(parts, counted(len(p.Tokens), "token"))
 		case p.Positions != p.Rows:
-			parts = append(parts, fmt.Sprintf("%d rows (%d positions)", p.Rows, p.Positions))
+			parts = append(parts, counted(p.Rows, "row")+" ("+counted(p.Positions, "position")+")")
 		default:
-			parts = append(parts, fmt.Sprintf("%d rows", p.Rows))
+			parts = append(parts, counted(p.Rows, "row"))
 		}
 	}
 	return strings.Join(parts, ", ")

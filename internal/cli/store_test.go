@@ -197,8 +197,11 @@ func TestStoreGet(t *testing.T) {
 		if _, stderr, status := r.run(t, "get", "-o", file, string(key)); status != exitUsage || !strings.Contains(stderr, "exists") {
 			t.Errorf("over a file: status %d, %s", status, stderr)
 		}
+		if got, stderr, status := r.run(t, "get", "-o", "-", string(key)); status != 0 || got != string(obj) || !strings.Contains(stderr, "sound") {
+			t.Errorf("%s: on standard output: status %d, %d bytes, %s", p, status, len(got), stderr)
+		}
 	}
-	if got := r.must(t, "get", "01"); !strings.Contains(got, "1 tokens, 9 rows") {
+	if got := r.must(t, "get", "01"); !strings.Contains(got, "1 token, 9 rows") {
 		t.Errorf("get:\n%s", got)
 	}
 }

@@ -114,6 +114,39 @@ func TestStoreExportResumes(t *testing.T) {
 	r.must(t, "export", "--force", file)
 }
 
+// A list of keys that cannot be read is told before any file is made or replaced.
+func TestStoreExportOfNamedKeys(t *testing.T) {
+	r := newShelfRig(t, 8<<20)
+	r.fill(t, 3)
+	key, _ := soundObject(t, embedding.A1, 1)
+	dir := t.TempDir()
+	list, file := filepath.Join(dir, "keys"), filepath.Join(dir, "all.afi")
+	if err := os.WriteFile(list, []byte(string(key)+"\r\n\nnobody\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if x := decode[exported](t, r.must(t, "export", "--json", "--keys", list, file)); x.Objects != 1 || x.Gone != 1 {
+		t.Errorf("%+v, want one object and one that is not there", x)
+	}
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{list + "?": "no such file", dir: "is a directory"} {
+		if _, stderr, status := r.run(t, "export", "--force", "--keys", name, file); status != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("--keys %s: status %d, %s", name, status, stderr)
+		}
+		if _, _, status := r.run(t, "export", "--keys", name, file+"2"); status != exitUsage {
+			t.Errorf("--keys %s: status %d", name, status)
+		}
+	}
+	if now, err := os.ReadFile(file); err != nil || !bytes.Equal(before, now) {
+		t.Error("the file was replaced by nothing")
+	}
+	if _, err := os.Stat(file + "2"); err == nil {
+		t.Error("a file was made")
+	}
+}
+
 // Of a file that is cut or damaged the good part is taken, and nothing else.
 func TestStoreImportOfDamagedFiles(t *testing.T) {
 	from := newShelfRig(t, 8<<20)
