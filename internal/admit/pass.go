@@ -52,6 +52,12 @@ func (p *Pass) Sees(tenant string) bool {
 	return p == nil || p.who == nil || p.admin || p.who.Name == tenant
 }
 
+// Chooses says whether the client may name the workers that its request goes to: a name that all ask for would undo
+// what routing does for the other tenants. Without keys everybody may.
+func (p *Pass) Chooses() bool {
+	return p == nil || p.who == nil || p.admin || p.who.Chooses
+}
+
 // Salt keeps what the request leaves behind from requests of other salts; own is the salt that the request itself
 // names, "" if it names none. It is empty where everything is shared.
 func (p *Pass) Salt(own string) []byte {

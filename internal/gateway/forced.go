@@ -3,9 +3,11 @@
 package gateway
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 
+	"afterimage/internal/admit"
 	"afterimage/internal/control"
 	"afterimage/internal/openai"
 	"afterimage/internal/route"
@@ -39,6 +41,17 @@ func (f forced) at(i int) forced {
 // of returns the name for an image; one that stands at several parts goes where its first does. f names at
 // least one Encoder.
 func (f forced) of(m *image) string { return f.at(m.parts[0])[0] }
+
+// mayChoose refuses a request that names workers, as its headers do, with a key that may not.
+func mayChoose(pass *admit.Pass, h http.Header) error {
+	for _, name := range []string{control.HeaderEncoder, control.HeaderPrefill} {
+		if h.Get(name) != "" && !pass.Chooses() {
+			return &openai.Error{Status: http.StatusForbidden, Type: "PermissionDeniedError", Name: "insufficient_permissions", Param: name,
+				Message: name + ": this API key may not choose workers; send the request without the header, or with a key of a tenant that has choose_workers = true."}
+		}
+	}
+	return nil
+}
 
 // check refuses names that the fleet does not have, and a list that does not fit the request's media parts.
 func (f forced) check(snap *snapshot, parts int) error {

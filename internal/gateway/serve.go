@@ -133,7 +133,7 @@ func (g *Gateway) readChat(w http.ResponseWriter, r *http.Request, req *request)
 	}
 	req.trace.stage("read")
 	reading.End()
-	if err := req.check(g.fleet.snapshot()); err != nil {
+	if err := req.check(r.Header, g.fleet.snapshot()); err != nil {
 		return err
 	}
 	if err := req.enter(r.Context()); err != nil {
@@ -161,8 +161,11 @@ func (g *Gateway) readChat(w http.ResponseWriter, r *http.Request, req *request)
 	return nil
 }
 
-// check refuses what the fleet does not have.
-func (req *request) check(snap *snapshot) error {
+// check refuses what the fleet does not have, and wishes that are not the client's to make.
+func (req *request) check(h http.Header, snap *snapshot) error {
+	if err := mayChoose(req.pass, h); err != nil {
+		return err
+	}
 	if err := snap.checkModel(req.scan.Model); err != nil {
 		return err
 	}

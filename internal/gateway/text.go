@@ -39,7 +39,7 @@ func (g *Gateway) readText(w http.ResponseWriter, r *http.Request, req *request)
 	req.trace.stage("read")
 	reading.End()
 	req.body = body.Bytes()
-	if err := req.check(g.fleet.snapshot()); err != nil {
+	if err := req.check(r.Header, g.fleet.snapshot()); err != nil {
 		return err
 	}
 	if err := req.enter(r.Context()); err != nil {

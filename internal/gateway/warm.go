@@ -25,7 +25,11 @@ func (g *Gateway) serveWarm(w http.ResponseWriter, r *http.Request) {
 	id := proxy.RequestID(r.Header.Get(control.HeaderRequestID), proxy.RandomHex(16))
 	w.Header().Set(control.HeaderRequestID, id)
 	parts, err := g.warmParts(w, r)
+	pass := admit.From(r.Context())
 	encoders := readForced(r.Header.Get(control.HeaderEncoder))
+	if err == nil {
+		err = mayChoose(pass, r.Header)
+	}
 	if err == nil {
 		err = encoders.check(g.fleet.snapshot(), len(parts))
 	}
@@ -33,7 +37,6 @@ func (g *Gateway) serveWarm(w http.ResponseWriter, r *http.Request) {
 		openai.WriteError(w, openai.AsError(clientError(err)))
 		return
 	}
-	pass := admit.From(r.Context())
 	leave, err := pass.Enter(r.Context(), admit.Images)
 	if err != nil {
 		openai.WriteError(w, openai.AsError(clientError(err)))

@@ -30,6 +30,7 @@ type section struct {
 	Burst      *int     `toml:"burst"`
 	Concurrent *int     `toml:"concurrent_requests"`
 	ImageBytes *int64   `toml:"image_bytes_per_second"`
+	Chooses    *bool    `toml:"choose_workers"`
 }
 
 // entry is one key.
@@ -152,6 +153,9 @@ func (c section) over(t Tenant, secret, name string) (*Tenant, error) {
 	}
 	if c.Weight != nil {
 		t.Weight = *c.Weight
+	}
+	if c.Chooses != nil {
+		t.Chooses = *c.Chooses
 	}
 	l := &t.Limits
 	if c.Rate != nil {

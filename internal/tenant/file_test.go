@@ -42,6 +42,7 @@ weight = 3
 share = true
 burst = 9
 image_bytes_per_second = 1_000_000
+choose_workers = true
 [tenants.zeta]
 requests_per_second = 0
 `, "acme", "zeta", "plain")
@@ -61,6 +62,9 @@ requests_per_second = 0
 	f(keys[1], "zeta", 1, Limits{Concurrent: 4}, true, false)
 	f(keys[2], "plain", 1, Limits{Rate: 2.5, Burst: 3, Concurrent: 4}, true, false)
 	f("operators-own", Default, 1, Limits{}, false, true)
+	if !s.Find(keys[0]).Tenant.Chooses || s.Find(keys[1]).Tenant.Chooses || s.Find(keys[2]).Tenant.Chooses {
+		t.Error("acme, and nobody else, may choose workers")
+	}
 	for _, other := range []string{"", "sk-afi-", keys[0] + "x", keys[0][:len(keys[0])-1], strings.ToUpper(keys[0]), HashOf(keys[0]).String(), strings.Repeat("x", MaxKeyBytes+1)} {
 		if k := s.Find(other); k != nil {
 			t.Errorf("%.60q finds a key of %s", other, k.Tenant.Name)

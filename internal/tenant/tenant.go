@@ -14,7 +14,9 @@ type Tenant struct {
 	// Weight is how many requests of it are let in at a turn when tenants wait; at least 1.
 	Weight int
 	Limits Limits
-	salt   []byte
+	// Chooses says that its requests may name the workers that they go to.
+	Chooses bool
+	salt    []byte
 }
 
 // Limits bound what one tenant may ask of one gateway. Zero values are no limit.
