@@ -22,9 +22,11 @@ type Config struct {
 	Keys func() *tenant.Set
 	// MaxText and MaxImages bound the requests in work, those without and those with images; 0 is no limit.
 	MaxText, MaxImages int
-	// MaxQueued bounds the requests of each kind that wait, MaxWait how long each does.
-	MaxQueued int
-	MaxWait   time.Duration
+	// MaxQueued bounds the requests of each kind that wait, MaxQueuedBytes the memory that they hold meanwhile (0 is
+	// no limit), MaxWait how long each does.
+	MaxQueued      int
+	MaxQueuedBytes int64
+	MaxWait        time.Duration
 	// ClosedMetrics asks for an admin key at /metrics.
 	ClosedMetrics bool
 	Registry      prometheus.Registerer
@@ -43,7 +45,7 @@ func New(cfg Config) *Door {
 	d := &Door{cfg: cfg}
 	for kind, places := range map[Kind]int{Text: cfg.MaxText, Images: cfg.MaxImages} {
 		if places > 0 {
-			d.queues[kind] = newQueue(places, cfg.MaxQueued, cfg.MaxWait)
+			d.queues[kind] = newQueue(places, share{cfg.MaxQueued, cfg.MaxQueuedBytes}, cfg.MaxWait)
 		}
 	}
 	d.metrics = newMetrics(d)

@@ -250,7 +250,7 @@ func TestDoorWithoutKeys(t *testing.T) {
 	if w := call(h, "POST", chatPath, HeaderTimeout+": never"); w.Code != 400 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	if leave, err := (*Pass)(nil).Enter(t.Context(), Images); err != nil {
+	if leave, err := (*Pass)(nil).Enter(t.Context(), Images, 0); err != nil {
 		t.Error(err)
 	} else {
 		leave()
@@ -263,8 +263,8 @@ func TestSeriesAreBounded(t *testing.T) {
 	for i := range 5 * maxLabels {
 		d.metrics.admitted(fmt.Sprint("t", i))
 	}
-	if n := testutil.CollectAndCount(d.metrics.requests); n != maxLabels+3 { // and what becomes of those without keys
-		t.Errorf("%d series, want %d", n, maxLabels+3)
+	if n := testutil.CollectAndCount(d.metrics.requests); n != maxLabels+4 { // and what becomes of those without keys
+		t.Errorf("%d series, want %d", n, maxLabels+4)
 	}
 	if got := testutil.ToFloat64(d.metrics.requests.WithLabelValues(otherLabel, outcomeAdmitted)); got != 5*maxLabels-(maxLabels-1) {
 		t.Errorf("%v counted for others", got)

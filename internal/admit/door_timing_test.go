@@ -25,7 +25,7 @@ func BenchmarkDoor(b *testing.B) {
 	set := keys(b, "[default]\nrequests_per_second = 1e9\nburst = 1000000000\nconcurrent_requests = 100\n")
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+chatPath, func(_ http.ResponseWriter, r *http.Request) {
-		if leave, err := From(r.Context()).Enter(r.Context(), Text); err == nil {
+		if leave, err := From(r.Context()).Enter(r.Context(), Text, 0); err == nil {
 			leave()
 		}
 	})

@@ -13,11 +13,11 @@ import (
 // While anybody waits, all places are taken. A tenant that comes back to an empty queue joins at the end of the
 // turns, so nobody is passed over for more than one round.
 type line struct {
-	places int // that there are
-	room   int // requests that may wait
+	places int   // that there are
+	room   share // what may wait
 
 	taken   int
-	waiting int
+	waiting share
 	turns   list.List // of *party with somebody who waits; the front one has its turn
 	parties map[string]*party
 }
@@ -28,6 +28,7 @@ type party struct {
 	weight  int
 	left    int       // requests that it may let in before its turn ends; 0 before it begins
 	waiters list.List // of *waiter, in order of arrival
+	waiting share
 	turn    *list.Element
 }
 
@@ -36,12 +37,13 @@ type waiter struct {
 	party *party
 	at    *list.Element // nil once it has left the line
 	since time.Time
+	bytes int64 // of memory that it holds while it waits
 	// done is closed when the request was given a place, or its own to another tenant.
 	done    chan struct{}
-	dropped bool // it was the latter; set before done is closed
+	dropped error // why it was the latter, errFull or errBytes; set before done is closed
 }
 
-func newLine(places, room int) *line {
+func newLine(places int, room share) *line {
 	return &line{places: places, room: room, parties: map[string]*party{}}
 }
 
@@ -57,7 +59,7 @@ func (l *line) take() bool {
 // leave gives a place back, which may be somebody's.
 func (l *line) leave() {
 	l.taken--
-	for l.waiting > 0 && l.take() {
+	for l.waiting.requests > 0 && l.take() {
 		w := l.next()
 		close(w.done)
 	}
@@ -78,44 +80,26 @@ func (l *line) next() *waiter {
 	return w
 }
 
-// join puts a request into the line, or returns nil when there is no room for it. Room is shared: when it runs
-// out, the tenant that takes up most of it for its weight gives up its latest.
-func (l *line) join(name string, weight int, now time.Time) *waiter {
+// join puts a request that holds so many bytes into the line, or says what there is no room for, errFull or
+// errBytes. Room is shared: when it runs out, tenants that take up more of it for their weight give up their latest.
+func (l *line) join(name string, weight int, bytes int64, now time.Time) (*waiter, error) {
 	p := l.parties[name]
 	if p == nil {
 		p = &party{name: name}
 	}
 	p.weight = max(1, weight) // as the keys have it now
-	if l.waiting >= l.room && !l.makeRoom(p) {
-		return nil
+	if err := l.makeRoom(p, bytes); err != nil {
+		return nil, err
 	}
 	if p.turn == nil { // it was not in line
 		l.parties[name] = p
 		p.turn = l.turns.PushBack(p)
 	}
-	w := &waiter{party: p, since: now, done: make(chan struct{})}
+	w := &waiter{party: p, since: now, bytes: bytes, done: make(chan struct{})}
 	w.at = p.waiters.PushBack(w)
-	l.waiting++
-	return w
-}
-
-// makeRoom drops a request of the tenant that takes up most room, if that is another one than p, and would
-// be even if p had one more.
-func (l *line) makeRoom(p *party) bool {
-	var most *party
-	for e := l.turns.Front(); e != nil; e = e.Next() {
-		if q := e.Value.(*party); q != p && (most == nil || q.waiters.Len()*most.weight > most.waiters.Len()*q.weight) {
-			most = q
-		}
-	}
-	if most == nil || most.waiters.Len()*p.weight <= (p.waiters.Len()+1)*most.weight {
-		return false
-	}
-	w := most.waiters.Back().Value.(*waiter)
-	l.remove(w)
-	w.dropped = true
-	close(w.done)
-	return true
+	p.waiting = p.waiting.with(1, bytes)
+	l.waiting = l.waiting.with(1, bytes)
+	return w, nil
 }
 
 // remove takes a request out of the line. It says whether it was there.
@@ -126,7 +110,8 @@ func (l *line) remove(w *waiter) bool {
 	p := w.party
 	p.waiters.Remove(w.at)
 	w.at = nil
-	l.waiting--
+	p.waiting = p.waiting.with(-1, -w.bytes)
+	l.waiting = l.waiting.with(-1, -w.bytes)
 	if p.waiters.Len() == 0 {
 		l.turns.Remove(p.turn)
 		delete(l.parties, p.name)

@@ -18,15 +18,19 @@ const (
 
 // Outcomes of requests, besides the limits of tenants.
 const (
-	outcomeAdmitted  = "admitted"
-	outcomeQueueFull = "queue_full"
-	outcomeQueueWait = "queue_wait"
-	outcomeLeft      = "left"
+	outcomeAdmitted   = "admitted"
+	outcomeQueueFull  = "queue_full"
+	outcomeQueueBytes = "queue_bytes"
+	outcomeQueueWait  = "queue_wait"
+	outcomeLeft       = "left"
 )
 
 func outcomeOf(reason error) string {
-	if reason == errWaited {
+	switch reason {
+	case errWaited:
 		return outcomeQueueWait
+	case errBytes:
+		return outcomeQueueBytes
 	}
 	return outcomeQueueFull
 }
@@ -55,7 +59,7 @@ func newMetrics(d *Door) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 17),
 		}, []string{"kind"}),
 	}
-	for _, outcome := range []string{outcomeQueueFull, outcomeQueueWait, outcomeLeft} {
+	for _, outcome := range []string{outcomeQueueFull, outcomeQueueBytes, outcomeQueueWait, outcomeLeft} {
 		m.requests.WithLabelValues(nobodyLabel, outcome)
 	}
 	for _, kind := range kindNames {
@@ -101,6 +105,8 @@ var (
 	admittedDesc = prometheus.NewDesc("afterimage_gateway_admitted_requests", "Requests that take up a place, where places are limited.", []string{"kind"}, nil)
 	limitDesc    = prometheus.NewDesc("afterimage_gateway_admitted_limit_requests", "Places for requests.", []string{"kind"}, nil)
 	queuedDesc   = prometheus.NewDesc("afterimage_gateway_queued_requests", "Requests that wait for a place.", []string{"kind"}, nil)
+	heldDesc     = prometheus.NewDesc("afterimage_gateway_queued_bytes", "Bytes of the bodies of requests that wait for a place.", []string{"kind"}, nil)
+	holdDesc     = prometheus.NewDesc("afterimage_gateway_queued_limit_bytes", "Most bytes of them, where they are limited.", []string{"kind"}, nil)
 	roomDesc     = prometheus.NewDesc("afterimage_gateway_queued_limit_requests", "Requests that may wait for a place.", []string{"kind"}, nil)
 )
 
@@ -110,6 +116,8 @@ func (p *places) Describe(ch chan<- *prometheus.Desc) {
 	ch <- limitDesc
 	ch <- queuedDesc
 	ch <- roomDesc
+	ch <- heldDesc
+	ch <- holdDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -119,12 +127,16 @@ func (p *places) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		taken, waiting := q.stats()
-		gauge := func(d *prometheus.Desc, v int) {
+		gauge := func(d *prometheus.Desc, v int64) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), kindNames[k])
 		}
-		gauge(admittedDesc, taken)
-		gauge(limitDesc, q.line.places)
-		gauge(queuedDesc, waiting)
-		gauge(roomDesc, q.line.room)
+		gauge(admittedDesc, int64(taken))
+		gauge(limitDesc, int64(q.line.places))
+		gauge(queuedDesc, int64(waiting.requests))
+		gauge(roomDesc, int64(q.line.room.requests))
+		gauge(heldDesc, waiting.bytes)
+		if most := q.line.room.bytes; most > 0 {
+			gauge(holdDesc, most)
+		}
 	}
 }

@@ -67,9 +67,10 @@ func (p *Pass) Salt(own string) []byte {
 	return tenant.Narrow(p.who.Salt(), own)
 }
 
-// Enter waits for a place among the requests of a kind that are in work. After nil the caller calls leave when
-// the request has ended. Errors are an *openai.Error, or the cause of ctx.
-func (p *Pass) Enter(ctx context.Context, k Kind) (leave func(), err error) {
+// Enter waits for a place among the requests of a kind that are in work. bytes is the memory that the request holds
+// while it waits: its body. After nil the caller calls leave when the request has ended. Errors are an *openai.Error,
+// or the cause of ctx.
+func (p *Pass) Enter(ctx context.Context, k Kind, bytes int64) (leave func(), err error) {
 	if p == nil || p.door.queues[k] == nil {
 		return func() {}, nil
 	}
@@ -77,7 +78,7 @@ func (p *Pass) Enter(ctx context.Context, k Kind) (leave func(), err error) {
 	if p.who != nil {
 		weight = p.who.Weight
 	}
-	leave, waited, err := p.door.queues[k].enter(ctx, p.Tenant(), weight)
+	leave, waited, err := p.door.queues[k].enter(ctx, p.Tenant(), weight, bytes)
 	p.door.metrics.waited(k, waited)
 	var busy *busyError
 	switch {

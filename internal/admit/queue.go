@@ -13,12 +13,13 @@ import (
 // Reasons for which a request was not let in.
 var (
 	errFull   = errors.New("too many requests wait")
+	errBytes  = errors.New("the requests that wait hold too much memory")
 	errWaited = errors.New("it waited too long for its turn")
 )
 
 // busyError refuses a request because the gateway has more to do than it takes on.
 type busyError struct {
-	reason error         // errFull or errWaited
+	reason error         // errFull, errBytes or errWaited
 	retry  time.Duration // about how long requests wait at present
 }
 
@@ -34,22 +35,22 @@ type queue struct {
 	line *line
 }
 
-func newQueue(places, room int, maxWait time.Duration) *queue {
+func newQueue(places int, room share, maxWait time.Duration) *queue {
 	return &queue{maxWait: maxWait, line: newLine(places, room)}
 }
 
-// enter waits for a place. After nil the caller calls leave when it needs the place no more. Errors are
-// *busyError, or the cause of ctx.
-func (q *queue) enter(ctx context.Context, tenant string, weight int) (leave func(), waited time.Duration, err error) {
+// enter waits for a place, with a request that holds so many bytes meanwhile. After nil the caller calls leave when it
+// needs the place no more. Errors are *busyError, or the cause of ctx.
+func (q *queue) enter(ctx context.Context, tenant string, weight int, bytes int64) (leave func(), waited time.Duration, err error) {
 	now := time.Now()
 	q.mu.Lock()
-	if q.line.waiting == 0 && q.line.take() {
+	if q.line.waiting.requests == 0 && q.line.take() {
 		q.mu.Unlock()
 		return q.leave, 0, nil
 	}
-	w := q.line.join(tenant, weight, now)
-	if w == nil {
-		err := &busyError{reason: errFull, retry: q.delay(now)}
+	w, err := q.line.join(tenant, weight, bytes, now)
+	if err != nil {
+		err = &busyError{reason: err, retry: q.delay(now)}
 		q.mu.Unlock()
 		return nil, 0, err
 	}
@@ -59,8 +60,8 @@ func (q *queue) enter(ctx context.Context, tenant string, weight int) (leave fun
 	err = errWaited
 	select {
 	case <-w.done:
-		if waited = time.Since(now); w.dropped {
-			return nil, waited, q.busy(errFull)
+		if waited = time.Since(now); w.dropped != nil {
+			return nil, waited, q.busy(w.dropped)
 		}
 		return q.leave, waited, nil
 	case <-ctx.Done():
@@ -78,7 +79,7 @@ func (q *queue) enter(ctx context.Context, tenant string, weight int) (leave fun
 func (q *queue) giveUp(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.line.remove(w) && !w.dropped {
+	if !q.line.remove(w) && w.dropped == nil {
 		q.line.leave()
 	}
 }
@@ -104,8 +105,8 @@ func (q *queue) delay(now time.Time) time.Duration {
 	return min(max(now.Sub(since), time.Second), q.maxWait)
 }
 
-// stats returns places taken and requests that wait.
-func (q *queue) stats() (taken, waiting int) {
+// stats returns places taken and what waits.
+func (q *queue) stats() (taken int, waiting share) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.line.taken, q.line.waiting

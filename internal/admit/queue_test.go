@@ -15,15 +15,15 @@ import (
 // moment.
 func TestQueueEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(1, 3, 10*time.Second)
-		leave, waited, err := q.enter(t.Context(), "a", 1)
+		q := newQueue(1, share{requests: 3}, 10*time.Second)
+		leave, waited, err := q.enter(t.Context(), "a", 1, 0)
 		if err != nil || waited != 0 {
 			t.Fatal(waited, err)
 		}
 		start := time.Now()
 		end := func(name string, ctx context.Context, check func(err error, after time.Duration)) {
 			go func() {
-				leave, waited, err := q.enter(ctx, name, 1)
+				leave, waited, err := q.enter(ctx, name, 1, 0)
 				if got := time.Since(start); waited != got {
 					t.Errorf("%s: told of %v, waited %v", name, waited, got)
 				}
@@ -51,7 +51,7 @@ func TestQueueEnds(t *testing.T) {
 				t.Errorf("late: %v after %v", err, after)
 			}
 		})
-		_, _, err = q.enter(t.Context(), "late", 1)
+		_, _, err = q.enter(t.Context(), "late", 1, 0)
 		var busy *busyError
 		if !errors.As(err, &busy) || busy.reason != errFull || busy.retry != time.Second {
 			t.Errorf("full: %v", err)
@@ -62,22 +62,22 @@ func TestQueueEnds(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		leave()
 		synctest.Wait()
-		if taken, waiting := q.stats(); taken != 0 || waiting != 0 {
-			t.Errorf("at the end %d in, %d waiting", taken, waiting)
+		if taken, waiting := q.stats(); taken != 0 || waiting != (share{}) {
+			t.Errorf("at the end %d in, %+v waiting", taken, waiting)
 		}
 	})
 }
 
 func TestQueueWaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(1, 3, 10*time.Second)
-		leave, _, _ := q.enter(t.Context(), "a", 1)
+		q := newQueue(1, share{requests: 3}, 10*time.Second)
+		leave, _, _ := q.enter(t.Context(), "a", 1, 0)
 		defer leave()
 		go func() {
 			time.Sleep(7 * time.Second)
-			_, _, _ = q.enter(t.Context(), "b", 1)
+			_, _, _ = q.enter(t.Context(), "b", 1, 0)
 		}()
-		_, waited, err := q.enter(t.Context(), "a", 1)
+		_, waited, err := q.enter(t.Context(), "a", 1, 0)
 		var busy *busyError
 		if !errors.As(err, &busy) || busy.reason != errWaited || waited != 10*time.Second || busy.retry != 3*time.Second {
 			t.Errorf("%v after %v, retry after %v; want the wait of the one in front", err, waited, busy.retry)
@@ -90,33 +90,33 @@ func TestQueueWaitIsBounded(t *testing.T) {
 // A request that gives up at the very moment at which it is let in gives its place back; one that was dropped at
 // that moment has none.
 func TestGivingUpTooLate(t *testing.T) {
-	q := newQueue(1, 2, time.Second)
-	leave, _, err := q.enter(t.Context(), "a", 1)
+	q := newQueue(1, share{requests: 2}, time.Second)
+	leave, _, err := q.enter(t.Context(), "a", 1, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.line.join("a", 1, time.Now())
-	late := q.line.join("a", 1, time.Now())
-	last := q.line.join("b", 1, time.Now()) // in the place of late
-	if q.giveUp(late); !late.dropped || q.line.taken != 1 || q.line.waiting != 2 {
-		t.Errorf("dropped %v, %d taken, %d wait", late.dropped, q.line.taken, q.line.waiting)
+	_, _ = q.line.join("a", 1, 0, time.Now())
+	late, _ := q.line.join("a", 1, 0, time.Now())
+	last, _ := q.line.join("b", 1, 0, time.Now()) // in the place of late
+	if q.giveUp(late); late.dropped == nil || q.line.taken != 1 || q.line.waiting.requests != 2 {
+		t.Errorf("dropped: %v, %d taken, %d wait", late.dropped, q.line.taken, q.line.waiting.requests)
 	}
 	leave()
 	leave()
-	if q.giveUp(last); !last.ended() || q.line.taken != 0 || q.line.waiting != 0 {
-		t.Errorf("let in %v, %d taken, %d wait", last.ended(), q.line.taken, q.line.waiting)
+	if q.giveUp(last); !last.ended() || q.line.taken != 0 || q.line.waiting != (share{}) {
+		t.Errorf("let in %v, %d taken, %d wait", last.ended(), q.line.taken, q.line.waiting.requests)
 	}
 }
 
 // However requests end, their places are there for others.
 func TestQueueLosesNoPlace(t *testing.T) {
-	q := newQueue(2, 100, time.Millisecond)
+	q := newQueue(2, share{requests: 100}, time.Millisecond)
 	var wg sync.WaitGroup
 	for i := range 64 {
 		wg.Go(func() {
 			for n := range 50 {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration((i+n)%7)*100*time.Microsecond)
-				if leave, _, err := q.enter(ctx, string(rune('a'+i%5)), 1); err == nil {
+				if leave, _, err := q.enter(ctx, string(rune('a'+i%5)), 1, 0); err == nil {
 					if taken, _ := q.stats(); taken > 2 {
 						t.Errorf("%d places taken of 2", taken)
 					}
@@ -127,8 +127,8 @@ func TestQueueLosesNoPlace(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if taken, waiting := q.stats(); taken != 0 || waiting != 0 {
-		t.Errorf("at the end %d places are taken and %d wait", taken, waiting)
+	if taken, waiting := q.stats(); taken != 0 || waiting != (share{}) {
+		t.Errorf("at the end %d places are taken and %+v wait", taken, waiting)
 	}
 }
 
@@ -137,17 +137,17 @@ func TestQueueLosesNoPlace(t *testing.T) {
 func TestThousandTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tenants, hog = 1000, 1000
-		q := newQueue(10, tenants+hog, time.Hour)
+		q := newQueue(10, share{requests: tenants + hog}, time.Hour)
 		var mu sync.Mutex
 		worst := time.Duration(0)
 		served := 0
 		for range 10 {
-			leave, _, _ := q.enter(t.Context(), "hog", 1)
+			leave, _, _ := q.enter(t.Context(), "hog", 1, 0)
 			time.AfterFunc(time.Second, leave)
 		}
 		for range hog {
 			go func() {
-				leave, _, err := q.enter(t.Context(), "hog", 1)
+				leave, _, err := q.enter(t.Context(), "hog", 1, 0)
 				if err == nil {
 					time.AfterFunc(time.Second, leave)
 				}
@@ -156,7 +156,7 @@ func TestThousandTenants(t *testing.T) {
 		synctest.Wait()
 		for i := range tenants {
 			go func() {
-				leave, waited, err := q.enter(t.Context(), string(rune(0x1000+i)), 1)
+				leave, waited, err := q.enter(t.Context(), string(rune(0x1000+i)), 1, 0)
 				if err != nil {
 					t.Error(err)
 					return

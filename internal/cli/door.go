@@ -26,7 +26,7 @@ const (
 // newDoor returns what stands before a gateway. The caller calls stop when no requests come any more.
 func newDoor(cfg config.Gateway, p *process) (d *admit.Door, stop func(), err error) {
 	own := admit.Config{
-		MaxText: cfg.MaxTextRequests, MaxImages: cfg.MaxImageRequests, MaxQueued: cfg.MaxQueued, MaxWait: time.Duration(cfg.MaxWait),
+		MaxText: cfg.MaxTextRequests, MaxImages: cfg.MaxImageRequests, MaxQueued: cfg.MaxQueued, MaxQueuedBytes: int64(cfg.MaxQueuedBytes), MaxWait: time.Duration(cfg.MaxWait),
 		ClosedMetrics: !cfg.OpenMetrics, Registry: p.registry,
 	}
 	reload := make(chan os.Signal, 1)

@@ -45,6 +45,8 @@ func TestValidate(t *testing.T) {
 	f(RoleGateway, "gateway.prefills", "a:1", "http://HOST:PORT")
 	f(RoleGateway, "gateway.prefills", "http://a:1")
 	f(RoleGateway, "gateway.prefills", "", "at least one worker")
+	f(RoleUp, "gateway.max_queued_bytes", "1MiB", "smaller than gateway.max_body_bytes", "at least 64MiB")
+	f(RoleUp, "gateway.max_queued_bytes", "0B")
 	f(RoleUp, "encoder.cache_bytes", "2GiB", "larger than encoder.arena_bytes", "1GiB")
 	f(RoleUp, "encoder.arena_bytes", "1KiB", "at least 1MiB")
 	f(RoleStore, "store.path", strings.Repeat("x", 108), "at most 107 bytes")

@@ -353,5 +353,8 @@ func (c *checker) gateway() {
 	c.atLeast("gateway.max_text_requests", int64(g.MaxTextRequests), 0, "")
 	c.atLeast("gateway.max_image_requests", int64(g.MaxImageRequests), 0, "")
 	c.atLeast("gateway.max_queued", int64(g.MaxQueued), 0, "")
+	if g.MaxQueuedBytes != 0 && g.MaxQueuedBytes < g.MaxBodyBytes {
+		c.fault("gateway.max_queued_bytes", "smaller than gateway.max_body_bytes, so that the largest requests could never wait; give at least %v, or 0 for no limit", g.MaxBodyBytes)
+	}
 	c.duration("gateway.max_wait", g.MaxWait, time.Millisecond)
 }

@@ -174,6 +174,7 @@ type Gateway struct {
 	MaxTextRequests  int      `toml:"max_text_requests" key:"gateway.max_text_requests" placeholder:"N" help:"Requests without images that are in work at once; more wait, and tenants take turns. 0 is no limit."`
 	MaxImageRequests int      `toml:"max_image_requests" key:"gateway.max_image_requests" placeholder:"N" help:"The same for requests with images, from before their images are fetched. 0 is no limit."`
 	MaxQueued        int      `toml:"max_queued" key:"gateway.max_queued" placeholder:"N" help:"Requests of each kind that wait at once. One more gets a 503, unless another tenant takes up more of the line: then the latest of that one does."`
+	MaxQueuedBytes   Bytes    `toml:"max_queued_bytes" key:"gateway.max_queued_bytes" placeholder:"SIZE" help:"The same limit in bytes of bodies, which waiting requests hold in memory. 0 is no limit."`
 	MaxWait          Duration `toml:"max_wait" key:"gateway.max_wait" placeholder:"TIME" help:"How long a request waits before it gets a 503."`
 }
 
@@ -276,7 +277,7 @@ func DefaultConfig() Config {
 		Gateway: Gateway{
 			Listen: "127.0.0.1:8000", MaxBodyBytes: 64 * MiB, MaxImages: 16,
 			FetchTimeout: Duration(10 * time.Second), FetchBudget: GiB, DrainNotice: Duration(5 * time.Second), Repairs: 2, Routing: "affinity", Dashboard: true, SilenceLimit: Duration(10 * time.Second),
-			OpenMetrics: true, MaxTextRequests: 16384, MaxImageRequests: 16384, MaxQueued: 256, MaxWait: Duration(30 * time.Second),
+			OpenMetrics: true, MaxTextRequests: 16384, MaxImageRequests: 16384, MaxQueued: 256, MaxQueuedBytes: GiB, MaxWait: Duration(30 * time.Second),
 		},
 		VLLM: VLLM{
 			ECConsumerDPSize: 1, DecodeRetries: 1, ProbeInterval: Seconds(5 * time.Second), ProbeTimeout: Seconds(2 * time.Second),

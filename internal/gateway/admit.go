@@ -16,7 +16,7 @@ func (req *request) enter(ctx context.Context) (err error) {
 		kind = admit.Images
 	}
 	req.salt = req.pass.Salt(req.scan.CacheSalt)
-	req.leave, err = req.pass.Enter(ctx, kind)
+	req.leave, err = req.pass.Enter(ctx, kind, req.in)
 	return err
 }
 

@@ -37,7 +37,7 @@ func (g *Gateway) serveWarm(w http.ResponseWriter, r *http.Request) {
 		openai.WriteError(w, openai.AsError(clientError(err)))
 		return
 	}
-	leave, err := pass.Enter(r.Context(), admit.Images)
+	leave, err := pass.Enter(r.Context(), admit.Images, urlBytes(parts))
 	if err != nil {
 		openai.WriteError(w, openai.AsError(clientError(err)))
 		return
@@ -90,6 +90,14 @@ func (g *Gateway) warmParts(w http.ResponseWriter, r *http.Request) ([]openai.Me
 		parts[i].URL, parts[i].Path = []byte(m.URL), path
 	}
 	return parts, nil
+}
+
+// urlBytes sums up what parts hold.
+func urlBytes(parts []openai.MediaPart) (n int64) {
+	for _, p := range parts {
+		n += int64(len(p.URL))
+	}
+	return n
 }
 
 // warm brings one picture to its Encoder, with the same repairs as a chat.

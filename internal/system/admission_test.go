@@ -59,6 +59,33 @@ func TestTextNeverWaitsForImages(t *testing.T) {
 	eventually(t, "no place is taken", func() bool { return gauge(t, reg, "afterimage_gateway_admitted_requests", "images") == 0 })
 }
 
+// What waits is bounded in bytes too: a body for which there is no memory is refused with a time to come back, and
+// text, which waits in a line of its own, is not.
+func TestLineIsBoundedInBytes(t *testing.T) {
+	body := must[[]byte](t)(json.Marshal(map[string]any{"messages": []any{user(img(picture(t, 60, 60, 2)))}}))
+	door := &admit.Config{MaxText: 2, MaxImages: 1, MaxQueued: 50, MaxQueuedBytes: int64(len(body)) + 100, MaxWait: time.Minute, Registry: prometheus.NewRegistry()}
+	f := newFleet(t, func(o *options) { o.door = door })
+	reg := door.Registry.(*prometheus.Registry)
+	encodes, release := f.holdEncodes()
+	defer release()
+	var wg sync.WaitGroup
+	ask := func() { wg.Go(func() { f.send(t, http.MethodPost, "/v1/chat/completions", nil, body) }) }
+	ask()
+	eventually(t, "one is in work", func() bool { return encodes.Load() == 1 })
+	ask()
+	eventually(t, "one waits", func() bool { return gauge(t, reg, "afterimage_gateway_queued_bytes", "images") == float64(len(body)) })
+	got := f.send(t, http.MethodPost, "/v1/chat/completions", nil, body)
+	if seconds, err := strconv.Atoi(got.header.Get("Retry-After")); got.status != 503 || err != nil || seconds < 1 || !strings.Contains(got.body, "hold too much memory") {
+		t.Errorf("a third: %d %v %s", got.status, got.header, got.body)
+	}
+	if status, _, answer := f.post(t, nil, user(text("hi"))); status != 200 {
+		t.Errorf("text: %d %s", status, answer)
+	}
+	release()
+	wg.Wait()
+	eventually(t, "nothing waits", func() bool { return gauge(t, reg, "afterimage_gateway_queued_bytes", "images") == 0 })
+}
+
 // Beyond the places and the room in line requests are refused at once, with a time to come back; a client that
 // leaves the line makes room at once.
 func TestLineIsBounded(t *testing.T) {

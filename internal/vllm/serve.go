@@ -146,7 +146,7 @@ func (r *request) enter(ctx context.Context) (err error) {
 	if len(r.env.Media) > 0 {
 		kind = admit.Images
 	}
-	r.leave, err = r.pass.Enter(ctx, kind)
+	r.leave, err = r.pass.Enter(ctx, kind, r.in)
 	return err
 }
 
