@@ -6,14 +6,17 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/zeebo/xxh3"
 
 	"afterimage/internal/embedding"
+	"afterimage/internal/testkit/faultconn"
 )
 
 func TestDelivery(t *testing.T) {
@@ -322,4 +325,58 @@ func TestReceiverConfigRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// An object without sums of its own is held against the one in its frame, and senders send it.
+func TestV3IsSummedOnTheWay(t *testing.T) {
+	w3 := want("v3")
+	w3.Protocol, w3.Bytes = embedding.V3, embedding.V3.ObjectBytes(layout(testRows), testCols, embedding.Float16)
+	obj := make([]byte, w3.Bytes)
+	if _, err := rand.NewChaCha8([32]byte{3}).Read(obj); err != nil {
+		t.Fatal(err)
+	}
+	if err := embedding.V3.Seal(obj, w3.Key, embedding.Meta{Rows: testRows, Cols: testCols, DType: embedding.Float16}); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		defer w.close()
+		p := w.raw()
+		defer p.nc.Close()
+		tk := w.grant(w3)[0]
+		h := data(tk)
+		h.Check = xxh3.Hash(obj)
+		damaged := slices.Clone(obj)
+		damaged[len(damaged)-1] ^= 1
+		p.write(append(h.append(nil), damaged...))
+		p.wantAck(h, statusCorrupt)
+		if _, _, err := tk.Wait(context.Background()); !errors.Is(err, ErrMissing) || !errors.Is(err, embedding.ErrCorrupt) {
+			t.Errorf("got %v, want ErrMissing because of ErrCorrupt", err)
+		}
+		p.wantAlive()
+
+		tk = w.grant(w3)[0]
+		s := w.sender()
+		buf := w.buf(obj)
+		if err := s.Send(t.Context(), tk.Grant(), buf); err != nil {
+			t.Error(err)
+		}
+		buf.Release()
+		w.wantObject(tk, obj)
+		s.Close()
+
+		hello := int64(len(appendText(nil, header{}, w.me.encode())))
+		s = w.sender(func(c *SenderConfig) {
+			c.Dial = faultconn.Dialer(w.pipe.Dial, func(int) faultconn.Plan {
+				return faultconn.Plan{Write: faultconn.Faults{CorruptAt: hello + headerBytes + 100}} // in the payload
+			})
+		})
+		tk = w.grant(w3)[0]
+		buf = w.buf(obj)
+		if err := s.Send(t.Context(), tk.Grant(), buf); !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), "sum") {
+			t.Errorf("damaged on the way: %v, want ErrRejected for its sum", err)
+		}
+		buf.Release()
+		s.Close()
+	})
 }
