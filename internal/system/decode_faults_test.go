@@ -128,19 +128,20 @@ func (f *fleet) readStream(t *testing.T, first chan<- struct{}) string {
 
 // TestClientLeavesThreeWays: at each stage of a hand-over, the client's leaving frees both sides.
 func TestClientLeavesThreeWays(t *testing.T) {
-	const leave = 8 * time.Second
 	slow := func(o *options) { o.decodes, o.answerLen, o.decodeTime = 1, 1000, 5*time.Millisecond }
 	try := func(name string, change func(*options), stage func(t *testing.T, f *fleet, first <-chan struct{})) {
-		t.Run(name, func(t *testing.T) {
+		leaves(t, name, func(t *testing.T) time.Duration {
 			f := newFleet(t, change)
 			ctx, cancel := context.WithCancel(t.Context())
 			first := make(chan struct{})
 			got := f.start(t, ctx, first, img(picture(t, 30, 30, 196)), text(strings.Repeat("x", 100)))
 			stage(t, f, first)
+			left := time.Now()
 			cancel()
 			<-got
-			f.left(t, leave)
-			within(t, leave, "the decode worker is idle", func() bool { a := f.decodes[0].announcement(t); return a.Running+a.Waiting == 0 })
+			f.left(t)
+			within(t, letGo, "the decode worker is idle", func() bool { a := f.decodes[0].announcement(t); return a.Running+a.Waiting == 0 })
+			return time.Since(left)
 		})
 	}
 	try("while the prompt is computed", func(o *options) { slow(o); o.prefillTime = 20 * time.Millisecond }, func(t *testing.T, f *fleet, _ <-chan struct{}) {
