@@ -103,7 +103,7 @@ func New(cfg Config) *Gateway {
 	g := &Gateway{
 		cfg: cfg, client: client, fleet: newFleet(cfg, client), geo: newGeometry(),
 		traces: newTraces(1024), flights: newFlights(), metrics: m, stored: newStored(cfg.Registry), seen: newSeen(),
-		choose: newChooser(cfg.Routing, m.chosen), outliers: newOutliers(cfg.Registry, cfg.Logger),
+		choose: newChooser(cfg.Routing, m.Chosen), outliers: newOutliers(cfg.Registry, cfg.Logger),
 	}
 	cfg.Registry.MustRegister(workersCollector{g.fleet})
 	if cfg.Thumbnails {

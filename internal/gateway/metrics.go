@@ -7,7 +7,6 @@ import (
 
 	"afterimage/internal/media"
 	"afterimage/internal/proxy"
-	"afterimage/internal/route"
 )
 
 type metrics struct {
@@ -16,7 +15,6 @@ type metrics struct {
 	items   *prometheus.CounterVec // by source
 	repairs prometheus.Counter
 	joined  prometheus.Counter
-	choices *prometheus.CounterVec // by reason
 
 	handOffs *prometheus.CounterVec // by result
 }
@@ -38,10 +36,6 @@ func newMetrics(r prometheus.Registerer, fetched *media.Budget) *metrics {
 		joined: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "afterimage_gateway_joined_total", Help: "Images that joined the encode of another request, in flight at the same time.",
 		}),
-		choices: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "afterimage_gateway_prefill_choices_total",
-			Help: "P/Ds chosen for attempts, by reason: prefix (it has seen the conversation), overridden (who has seen it is too busy), load (nobody has), repair, client, round-robin, random.",
-		}, []string{"by"}),
 	}
 	m.handOffs = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "afterimage_gateway_handoffs_total",
@@ -50,15 +44,9 @@ func newMetrics(r prometheus.Registerer, fetched *media.Budget) *metrics {
 	for _, v := range []string{"decode", "alone", "failed"} {
 		m.handOffs.WithLabelValues(v)
 	}
-	r.MustRegister(m.handOffs, m.images, m.items, m.repairs, m.joined, m.choices)
-	for _, by := range []route.Reason{route.ByPrefix, route.Overridden, route.ByLoad} {
-		m.choices.WithLabelValues(string(by)).Add(0)
-	}
+	r.MustRegister(m.handOffs, m.images, m.items, m.repairs, m.joined)
 	for _, s := range []string{"local", "store", "encoded", "joined", "resident"} {
 		m.items.WithLabelValues(s)
 	}
 	return m
 }
-
-// chosen counts the choice of a P/D.
-func (m *metrics) chosen(by string) { m.choices.WithLabelValues(by).Inc() }

@@ -20,6 +20,7 @@ import (
 type Requests struct {
 	ended     *prometheus.CounterVec // by status
 	cut       prometheus.Counter
+	choices   *prometheus.CounterVec // by reason
 	running   prometheus.Gauge
 	firstByte prometheus.Histogram
 	duration  prometheus.Histogram
@@ -36,6 +37,10 @@ func NewRequests(r prometheus.Registerer) *Requests {
 		cut: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "afterimage_gateway_cut_streams_total", Help: "Answers that ended in an error frame.",
 		}),
+		choices: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "afterimage_gateway_prefill_choices_total",
+			Help: "P/Ds chosen for attempts, by reason: prefix (it has seen the conversation), overridden (who has seen it is too busy), load (nobody has), repair, client, round-robin, random.",
+		}, []string{"by"}),
 		running: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "afterimage_gateway_requests_running", Help: "Requests in work.",
 		}),
@@ -46,7 +51,10 @@ func NewRequests(r prometheus.Registerer) *Requests {
 			Name: "afterimage_gateway_request_seconds", Help: "Time of a whole request.", Buckets: buckets,
 		}),
 	}
-	r.MustRegister(m.ended, m.cut, m.running, m.firstByte, m.duration)
+	for _, by := range []string{"prefix", "overridden", "load"} {
+		m.choices.WithLabelValues(by)
+	}
+	r.MustRegister(m.ended, m.cut, m.choices, m.running, m.firstByte, m.duration)
 	return m
 }
 
@@ -60,6 +68,9 @@ func (m *Requests) Begin() (end func(status int)) {
 		m.running.Dec() // last: where nothing runs, all is counted
 	}
 }
+
+// Chosen notes that a worker was chosen for a prompt, and in a word why.
+func (m *Requests) Chosen(by string) { m.choices.WithLabelValues(by).Inc() }
 
 // FirstByte notes that the worker's answer to a request that came at start has begun.
 func (m *Requests) FirstByte(start time.Time) { m.firstByte.Observe(time.Since(start).Seconds()) }

@@ -21,6 +21,7 @@ type way struct {
 	consumer        string // where Encoders push to; "" if they do not
 	prefillRank     int    // replica that a call must run on; -1 for any
 	decodeRank      int
+	left            func() // gives up the seat of the prompt
 }
 
 // history is what the attempts of one request teach the next one.
@@ -53,9 +54,17 @@ func (h *history) again(err error, cfg Config) bool {
 		return h.retries <= cfg.DecodeRetries
 	}
 	h.avoid.add(c)
-	h.kept = nil
+	h.leave()
 	h.failovers++
 	return h.failovers <= cfg.Failovers
+}
+
+// leave gives up the workers of the latest attempt.
+func (h *history) leave() {
+	if h.kept != nil {
+		h.kept.left()
+		h.kept = nil
+	}
 }
 
 // none is the error while no instance of a role is left for the request.
@@ -71,26 +80,34 @@ type exhaustedError struct{ error }
 
 func (e *exhaustedError) Unwrap() error { return e.error }
 
-// choose picks the workers of an attempt.
-func (f *Front) choose(past *history) (*way, error) {
+// choose picks the workers of an attempt, and keeps them for the next.
+func (f *Front) choose(req *request, past *history) (*way, error) {
 	if past.kept != nil {
 		return past.kept, nil
 	}
 	now := time.Now()
 	w := &way{prefillRank: -1, decodeRank: -1}
-	if w.decode = f.reg.pick(PrefillDecode, f.cfg.Routing, past.avoid, now); w.decode == nil {
+	s, by, left := f.reg.sit(PrefillDecode, f.cfg.Routing, req.blocks, past.avoid, now)
+	if w.decode = s.e; w.decode == nil {
 		if w.decode = f.reg.pick(Decode, f.cfg.Routing, past.avoid, now); w.decode == nil {
 			return nil, past.none(Decode)
 		}
-		if w.prefill = f.reg.pick(Prefill, f.cfg.Routing, past.avoid, now); w.prefill == nil {
+		s, by, left = f.reg.sit(Prefill, f.cfg.Routing, req.blocks, past.avoid, now)
+		if w.prefill = s.e; w.prefill == nil {
 			return nil, past.none(Prefill)
 		}
 	}
+	f.metrics.Chosen(by)
+	w.left = left
+	past.kept = w
 	consumer, rank := w.decode, &w.decodeRank
 	if w.prefill != nil && !f.statics {
 		consumer, rank = w.prefill, &w.prefillRank
 	}
-	n := f.reg.replica(consumer)
+	n := s.replica
+	if consumer != s.e {
+		n = f.reg.replica(consumer)
+	}
 	if consumer.Replicas > 1 {
 		*rank = n
 	}
@@ -102,11 +119,10 @@ func (f *Front) choose(past *history) (*way, error) {
 
 // attempt takes a request once through the fleet.
 func (f *Front) attempt(ctx context.Context, req *request, out *proxy.Reply, past *history) error {
-	w, err := f.choose(past)
+	w, err := f.choose(req, past)
 	if err != nil {
 		return err
 	}
-	past.kept = w
 	if len(req.media) == 0 {
 		return f.complete(ctx, req, out, w, openai.Edit{Drop: handles}, func() {})
 	}

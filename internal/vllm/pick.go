@@ -13,8 +13,8 @@ import (
 // Routing is how instances are chosen.
 type Routing string
 
-// The ways of routing. Affinity sends equal media to the same Encoder and requests to the worker with the
-// fewest calls in flight; RoundRobin is vLLM's own way.
+// The ways of routing. Affinity sends equal media to the same Encoder, a conversation to the worker that was sent its
+// beginning, and other requests to the worker with the fewest in work; RoundRobin is vLLM's own way.
 const (
 	Affinity   Routing = "affinity"
 	RoundRobin Routing = "round-robin"
@@ -73,6 +73,11 @@ func (r *Registry) pick(role Role, how Routing, avoid shunned, now time.Time) *e
 	if len(list) == 0 {
 		return nil
 	}
+	return r.choose(list, role, how)
+}
+
+// choose chooses one of list, the usable instances of a role.
+func (r *Registry) choose(list []*entry, role Role, how Routing) *entry {
 	if how == Random {
 		return list[rand.IntN(len(list))]
 	}
@@ -80,7 +85,7 @@ func (r *Registry) pick(role Role, how Routing, avoid shunned, now time.Time) *e
 	r.cursors[role]++
 	best := list[places[0]]
 	for _, at := range places[1:] {
-		if how == Affinity && len(list[at].calls) < len(best.calls) {
+		if how == Affinity && list[at].load() < best.load() {
 			best = list[at]
 		}
 	}
@@ -124,11 +129,26 @@ func (r *Registry) assign(names []string, how Routing, avoid shunned, now time.T
 // replica takes the next data-parallel replica of e: the Encoders push to one replica, and the request has
 // to run on it.
 func (r *Registry) replica(e *entry) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return e.turn()
+}
+
+// turn is replica without the lock.
+func (e *entry) turn() int {
 	if e.Replicas <= 1 {
 		return 0
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	e.replica++
 	return (e.replica - 1) % e.Replicas
+}
+
+// load is how much e has to do: its calls in flight or, if they are more, the requests in work that were given to it,
+// whose calls may wait for Encoders.
+func (e *entry) load() int {
+	n := 0
+	for _, h := range e.held {
+		n += h
+	}
+	return max(n, len(e.calls))
 }

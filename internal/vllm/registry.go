@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"afterimage/internal/openai"
+	"afterimage/internal/route"
 )
 
 // Role is the stage of a request that an instance serves.
@@ -69,6 +70,7 @@ type Registry struct {
 	live    []*entry   // in the order in which they came, or came back
 	evicted []*entry
 	cursors map[Role]int // only ever grow, so that a registration does not start a rotation afresh
+	sent    *route.Index // what prompts seats were sent, by their names
 }
 
 // entry is an instance and what is known of it.
@@ -82,6 +84,12 @@ type entry struct {
 	leaves     int       // times it was left alone since a call went well
 	leftUntil  time.Time // no calls before, unless there is nobody else
 	calls      map[*call]struct{}
+	held       []int // requests in work that were given each replica
+}
+
+// newEntry returns an entry of which nothing is known.
+func newEntry(i Instance) *entry {
+	return &entry{Instance: i, calls: map[*call]struct{}{}, held: make([]int, max(i.Replicas, 1))}
 }
 
 // NewRegistry returns an empty roster.
@@ -89,7 +97,7 @@ func NewRegistry(cfg RegistryConfig) *Registry {
 	if cfg.Backoff == 0 {
 		cfg.Backoff = time.Second
 	}
-	return &Registry{cfg: cfg, cursors: map[Role]int{}}
+	return &Registry{cfg: cfg, cursors: map[Role]int{}, sent: route.NewIndex(seatBlocks)}
 }
 
 // find returns the entry of url.
@@ -117,7 +125,7 @@ func (r *Registry) Register(i Instance) (bool, error) {
 	old := r.find(i.URL)
 	switch {
 	case old == nil:
-		r.live = append(r.live, &entry{Instance: i, calls: map[*call]struct{}{}})
+		r.live = append(r.live, newEntry(i))
 		return true, nil
 	case old.Role != i.Role:
 		return false, ErrRole
@@ -125,8 +133,8 @@ func (r *Registry) Register(i Instance) (bool, error) {
 		old.probeFails = 0
 	default:
 		// A fresh entry: what is under way for the old one says nothing of it.
-		own := *old
-		own.Instance, own.probeFails, own.calls = i, 0, map[*call]struct{}{}
+		own, fresh := *old, newEntry(i)
+		own.Instance, own.probeFails, own.calls, own.held = i, 0, fresh.calls, fresh.held
 		r.replace(old, &own)
 	}
 	return false, nil
@@ -159,7 +167,13 @@ func (r *Registry) addresses(url string) []string {
 	return nil
 }
 
+// forget takes e off the roster. What it was sent is gone with the process.
 func (r *Registry) forget(e *entry) {
+	if e != nil {
+		for _, s := range seats([]*entry{e}) {
+			r.sent.Forget(s.name())
+		}
+	}
 	is := func(o *entry) bool { return o == e }
 	r.live, r.evicted = slices.DeleteFunc(r.live, is), slices.DeleteFunc(r.evicted, is)
 }

@@ -25,8 +25,10 @@ type request struct {
 	fetched *media.Part   // of the budget, for what was fetched
 	start   time.Time
 	pass    *admit.Pass
-	salt    []byte // of its tenant and its own; empty where tenants share
-	leave   func() // gives up its place among the requests in work; nil while it has none
+	salt    []byte   // of its tenant and its own; empty where tenants share
+	apart   []byte   // likewise, but for its own where tenants share
+	blocks  []uint64 // what the prompt begins with, see route.Prompt
+	leave   func()   // gives up its place among the requests in work; nil while it has none
 	model   string
 	in      int64 // bytes of the body
 	stages  []any // for the log: name, milliseconds, …
@@ -79,6 +81,7 @@ func (f *Front) answer(w http.ResponseWriter, r *http.Request) {
 // serve reads the request, then attempts it until an attempt ends well or for good.
 func (f *Front) serve(w http.ResponseWriter, r *http.Request, req *request, out *proxy.Reply) error {
 	ctx, past := r.Context(), &history{}
+	defer past.leave()
 	if err := f.read(w, r, req); err != nil {
 		if ctx.Err() == context.DeadlineExceeded { // whatever it was that did not come to an end in time
 			err = context.Cause(ctx)
@@ -129,6 +132,9 @@ func (f *Front) read(w http.ResponseWriter, r *http.Request, req *request) error
 	_, loading := f.cfg.Tracer.Start(r.Context(), "media", tracing.Internal)
 	err = f.load(r.Context(), req)
 	loading.EndWith(err)
+	if err == nil && f.cfg.Routing == Affinity {
+		req.blocks = blocks(req)
+	}
 	return err
 }
 
@@ -139,8 +145,8 @@ func (r *request) enter(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if len(r.pass.Salt("")) > 0 { // else a salt of the client's own goes to the workers as it is
-		r.salt = r.pass.Salt(own)
+	if r.apart = r.pass.Salt(own); len(r.pass.Salt("")) > 0 { // else a salt of the client's own goes to the workers as it is
+		r.salt = r.apart
 	}
 	kind := admit.Text
 	if len(r.env.Media) > 0 {
