@@ -3,6 +3,7 @@
 package grammar
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -32,13 +33,30 @@ func literal(n *node) string {
 // quoteJSON writes a string of JSON as a literal of a grammar.
 func quoteJSON(s string) string { return quote(string(marshal(s))) }
 
+// maxListed is how many values are written one beside the other. The library tries each against every token, so more are
+// written by their letters.
+const maxListed = 16
+
 func (w *writer) enum(n *node, at string, _ int) (string, error) {
 	if n.kind != '[' || len(n.members) == 0 {
 		return "", fault(at, "must be a list of values")
 	}
-	parts := make([]string, len(n.members))
-	for i, m := range n.members {
-		parts[i] = literal(m)
+	var parts []string
+	s, a := &spelling{}, atom{kind: 'l', texts: map[string]bool{}}
+	for _, m := range n.members {
+		if m.kind != 0 || len(n.members) <= maxListed {
+			parts = append(parts, literal(m))
+			continue
+		}
+		s.add(string(m.raw), true)
+		a.texts[string(m.raw)] = true
+	}
+	if len(a.texts) > 0 {
+		name, err := w.token(s.choice("", 0), at, a)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, name)
 	}
 	return strings.Join(parts, " | "), nil
 }
@@ -48,17 +66,23 @@ func (w *writer) any(n *node, at string, depth int) (string, error) {
 	if n.kind != '[' || len(n.members) == 0 {
 		return "", fault(at, "must be a list of schemas")
 	}
-	var parts []string
-	for i, m := range n.members {
-		body, err := w.value(m, at+"/"+strconv.Itoa(i), depth+1)
+	parts, rest, err := w.merged(n.members, at, depth)
+	if err != nil {
+		return "", err
+	}
+	for _, i := range rest {
+		place := at + "/" + strconv.Itoa(i)
+		body, err := w.value(n.members[i], place, depth+1)
 		if err != nil {
 			return "", err
 		}
-		name, err := w.add(body)
+		name, err := w.add(body, place)
 		if err != nil {
 			return "", err
 		}
-		parts = append(parts, name)
+		if !slices.Contains(parts, name) {
+			parts = append(parts, name)
+		}
 	}
 	return strings.Join(parts, " | "), nil
 }
@@ -83,7 +107,7 @@ func (w *writer) ref(n *node, at string, _ int) (string, error) {
 	if target == nil {
 		return "", fault(at, "%s is not in the schema", path)
 	}
-	name, err := w.add("")
+	name, err := w.reserve(path)
 	if err != nil {
 		return "", err
 	}

@@ -2,7 +2,10 @@
 
 package grammar
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // member is one property of an object.
 type member struct {
@@ -10,37 +13,82 @@ type member struct {
 	required bool
 }
 
-// object writes an object. Its members come in order; each has a rule for what may follow it.
+// shape is what an object may hold: its members in order, then any number of extra ones ("" for none).
+type shape struct {
+	members []member
+	extra   string
+	at      string // its place in the schema
+}
+
+// object writes an object.
 func (w *writer) object(n *node, at string, depth int) (string, error) {
-	members, err := w.members(n, at, depth)
+	s, err := w.shape(n, at, depth)
 	if err != nil {
 		return "", err
 	}
-	extra, err := w.extra(n, at, depth, len(members) > 0)
-	if err != nil {
-		return "", err
+	first, _, err := w.content(*s)
+	return fmt.Sprintf(`"{" ws %s ws "}"`, first), err
+}
+
+// shape reads the keywords of an object, once.
+func (w *writer) shape(n *node, at string, depth int) (*shape, error) {
+	if s := w.shapes[n]; s != nil {
+		return s, nil
 	}
-	// rest writes what may follow when a member is there already, first when none is.
-	rest, first := "", ""
-	if extra != "" {
-		rest = fmt.Sprintf(`( ws "," ws %s )*`, extra)
-		first = fmt.Sprintf(`( %s %s )?`, extra, rest)
+	w.shapes[n] = nil
+	s := &shape{at: at}
+	var err error
+	if s.members, err = w.members(n, at, depth); err != nil {
+		return nil, err
 	}
-	for i := len(members) - 1; i >= 0; i-- {
-		m := members[i]
-		start, next := m.rule+" "+rest, `ws "," ws `+m.rule
-		if !m.required {
-			// Nothing comes first: after a bar, the notation reads on in the next line.
-			start, next = first+" | "+start, "( "+next+" )?"
+	var names []string
+	if len(s.members) > 0 {
+		names = n.get("properties").names
+	}
+	if s.extra, err = w.extra(n, at, depth, names); err != nil {
+		return nil, err
+	}
+	w.shapes[n] = s
+	return s, nil
+}
+
+// content writes the members of an object, each with a rule for what may follow it: first is for an object that has
+// none yet, rest for one that has.
+func (w *writer) content(s shape) (first, rest string, err error) {
+	more := "" // what comes next when something does
+	least := false
+	if s.extra != "" {
+		rest = fmt.Sprintf(`( ws "," ws %s )*`, s.extra)
+		more = s.extra + " " + rest
+	}
+	for i := len(s.members) - 1; i >= 0; i-- {
+		m := s.members[i]
+		next := strings.TrimSpace(m.rule + " " + rest)
+		if !m.required && more != "" {
+			next += " | " + more
 		}
-		if first, err = w.add(start); err != nil {
-			return "", err
+		if more = next; next != m.rule {
+			if more, err = w.add(next, s.at); err != nil {
+				return "", "", err
+			}
 		}
-		if rest, err = w.add(next + " " + rest); err != nil {
-			return "", err
+		least = least || m.required
+		if rest, err = w.add(optional(`ws "," ws `+more, least), s.at); err != nil {
+			return "", "", err
 		}
 	}
-	return fmt.Sprintf(`"{" ws %s ws "}"`, first), nil
+	if more == "" {
+		return "", "", nil
+	}
+	return optional(more, least), rest, nil
+}
+
+// optional writes a sequence that must come or may.
+func optional(sequence string, must bool) string {
+	if must {
+		return sequence
+	}
+	return "( " + sequence + " )?"
 }
 
 // members reads properties and required.
@@ -68,11 +116,11 @@ func (w *writer) members(n *node, at string, depth int) ([]member, error) {
 		if err != nil {
 			return nil, err
 		}
-		value, err := w.add(body)
+		value, err := w.add(body, at+"/properties/"+name)
 		if err != nil {
 			return nil, err
 		}
-		rule, err := w.add(quoteJSON(name) + ` ":" ws ` + value)
+		rule, err := w.add(quoteJSON(name)+` ":" ws `+value, at+"/properties/"+name)
 		if err != nil {
 			return nil, err
 		}
@@ -81,11 +129,11 @@ func (w *writer) members(n *node, at string, depth int) ([]member, error) {
 	return out, nil
 }
 
-// extra returns what writes a member beyond the properties, "" when there may be none. Without
-// properties there may be any.
-func (w *writer) extra(n *node, at string, depth int, properties bool) (string, error) {
+// extra returns what writes a member besides those that are named, "" when there may be none. Without names there may be
+// any.
+func (w *writer) extra(n *node, at string, depth int, names []string) (string, error) {
 	m := n.get("additionalProperties")
-	if m == nil && properties || m != nil && m.literal == false && m.kind == 0 {
+	if m == nil && len(names) > 0 || m != nil && m.literal == false && m.kind == 0 {
 		return "", nil
 	}
 	body := "value"
@@ -95,9 +143,13 @@ func (w *writer) extra(n *node, at string, depth int, properties bool) (string, 
 			return "", err
 		}
 	}
-	value, err := w.add(body)
+	value, err := w.add(body, at+"/additionalProperties")
 	if err != nil {
 		return "", err
 	}
-	return w.add(`string ":" ws ` + value)
+	keys, err := w.keysBeside(names, at+"/additionalProperties")
+	if err != nil {
+		return "", err
+	}
+	return w.add(keys+` ":" ws `+value, at+"/additionalProperties")
 }

@@ -6,6 +6,10 @@
 //
 // Members of an object come in the order of its schema, with no others unless additionalProperties says
 // so. Annotations (title, description, default, examples) change nothing.
+//
+// The library follows each way to read an answer by itself, and where branches of a schema take the same values, one inside
+// the other, these multiply without end. So what branches share is written once where they begin alike, and a schema that can
+// be read in more than a fixed number of ways at once, by any answer, is refused.
 package grammar
 
 import (
@@ -43,8 +47,9 @@ func FromSchema(schema []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	w := &writer{root: v, names: map[string]string{}, begins: map[*node]int{}}
-	w.rules = []rule{{name: "root"}}
+	w := &writer{root: v, names: map[string]string{}, begins: map[*node]int{}, shapes: map[*node]*shape{}, same: map[string]string{}}
+	w.opaque = map[string]*atom{"ws": nil, "string": {kind: 's'}, "number": {kind: 'n'}, "integer": {kind: 'n'}}
+	w.rules = []rule{{name: "root", at: "#"}}
 	body, err := w.value(v, "#", 0)
 	if err != nil {
 		return "", err
@@ -55,7 +60,7 @@ func FromSchema(schema []byte) (string, error) {
 		fmt.Fprintf(&out, "%s ::= %s\n", r.name, r.body)
 	}
 	out.WriteString(basics)
-	return out.String(), nil
+	return out.String(), w.try(out.String())
 }
 
 // basics are the rules that all grammars share. White space is bounded: a model that has nothing to say
@@ -138,8 +143,8 @@ func marshal(v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// rule is one line of a grammar.
-type rule struct{ name, body string }
+// rule is one line of a grammar, and the place in the schema that it is for.
+type rule struct{ name, body, at string }
 
 // writer turns nodes into rules.
 type writer struct {
@@ -147,18 +152,42 @@ type writer struct {
 	rules  []rule
 	names  map[string]string // rule of a $ref
 	begins map[*node]int     // what ways has counted
+	shapes map[*node]*shape  // of branches; nil while one is being read
+	same   map[string]string // rule of a body
+	opaque map[string]*atom  // rules that are one token, or nothing, to the trial
 }
 
 var errTooLarge = errors.New("the schema is too large")
 
-// add makes a rule and returns its name.
-func (w *writer) add(body string) (string, error) {
+// add makes a rule and returns its name. Equal bodies share one: what is the same twice is one way to read an answer.
+func (w *writer) add(body, at string) (string, error) {
+	if name, ok := w.same[body]; ok {
+		return name, nil
+	}
+	name, err := w.reserve(at)
+	if err != nil {
+		return "", err
+	}
+	w.rules[len(w.rules)-1].body = body
+	w.same[body] = name
+	return name, nil
+}
+
+// reserve makes a rule whose body is not known yet.
+func (w *writer) reserve(at string) (string, error) {
 	if len(w.rules) == maxRules {
 		return "", errTooLarge
 	}
 	name := "r" + strconv.Itoa(len(w.rules))
-	w.rules = append(w.rules, rule{name, body})
+	w.rules = append(w.rules, rule{name: name, at: at})
 	return name, nil
+}
+
+// token makes a rule that the trial takes for one token.
+func (w *writer) token(body, at string, a atom) (string, error) {
+	name, err := w.add(body, at)
+	w.opaque[name] = &a
+	return name, err
 }
 
 func fault(at, format string, args ...any) error {

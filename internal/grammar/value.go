@@ -87,7 +87,7 @@ func (w *writer) typed(n *node, at string, depth int) (string, error) {
 		case "array":
 			body, err = w.array(n, at, depth)
 		case "string":
-			body, err = text(n, at)
+			body, err = w.text(n, at)
 		}
 		if err != nil {
 			return "", err
@@ -124,7 +124,7 @@ func typesOf(n *node, at string) ([]string, error) {
 }
 
 // text writes a string.
-func text(n *node, at string) (string, error) {
+func (w *writer) text(n *node, at string) (string, error) {
 	if f := n.get("format"); f != nil {
 		return "", fault(at+"/format", "cannot be held by a grammar here")
 	}
@@ -132,7 +132,7 @@ func text(n *node, at string) (string, error) {
 	if err != nil || repeat == "" {
 		return "string", err
 	}
-	return `"\"" char` + repeat + ` "\""`, nil
+	return w.token(`"\"" char`+repeat+` "\""`, at, atom{kind: 's'})
 }
 
 // bounds reads a pair of limits as a repetition; "" when there is none.
@@ -177,7 +177,7 @@ func (w *writer) array(n *node, at string, depth int) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if item, err = w.add(body); err != nil {
+		if item, err = w.add(body, at+"/items"); err != nil {
 			return "", err
 		}
 	}

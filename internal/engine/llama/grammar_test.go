@@ -82,6 +82,20 @@ func TestAnswersFollowASchema(t *testing.T) {
 	f(`{"type":"string","minLength":2,"maxLength":4}`, func(v any) bool { n := len([]rune(v.(string))); return n >= 2 && n <= 4 })
 	f(`{"$defs":{"n":{"type":"object","properties":{"next":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/n"}]}},"required":["next"]}},"$ref":"#/$defs/n"}`,
 		func(v any) bool { _, ok := v.(map[string]any)["next"]; return ok })
+	// branches that begin alike, extra members beside named ones, more values than are listed
+	f(`{"anyOf":[{"properties":{"n":{"type":"null"},"t":{"const":"a"}},"required":["n","t"]},{"properties":{"n":{"type":"null"},"t":{"const":"b"}},"required":["n","t"]}]}`,
+		func(v any) bool {
+			m, ok := v.(map[string]any)
+			return ok && len(m) == 2 && (m["t"] == "a" || m["t"] == "b")
+		})
+	f(`{"properties":{"ab":{"type":"null"}},"additionalProperties":{"const":7}}`, func(v any) bool {
+		m, ok := v.(map[string]any)
+		for k, v := range m {
+			ok = ok && (k == "ab" && v == nil || k != "ab" && v == 7.)
+		}
+		return ok
+	})
+	f(`{"enum":["a","ab","c","d","e","f","g","h","i","j","k","l","m","n","o","p","q\"",12,1]}`, func(v any) bool { return v != nil })
 	if text, ended := constrained(t, x, sched, `{"type":"object"}`, 1, 200); !strings.HasPrefix(text, "{") || ended && !json.Valid([]byte(text)) {
 		t.Errorf("any object: %q", text)
 	}
