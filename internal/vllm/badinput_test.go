@@ -52,6 +52,24 @@ func TestMalformedBodies(t *testing.T) {
 	fails(t, f.send(t, http.MethodPost, "/v1/chat/completions", []byte("\x1f\x8b"), "Content-Encoding", "gzip"), 415, "gzip")
 }
 
+// TestNoSumOutlivesItsRequest: whatever becomes of a request, nobody computes of the memory that its body lies in.
+func TestNoSumOutlivesItsRequest(t *testing.T) {
+	f := newStatic(t, 1, false, says(200, completion), nil)
+	for i, body := range []string{
+		string(chat(image("%s"))),
+		`{"messages":[{"content":[` + image("%s") + `}`,
+		`{"messages":[{"content":[{"type":"image_url","image_url":{"url":"%s`,
+		`{"messages":[{"content":[{"type":"image_url","uuid":"u","image_url":{"url":"%s"}}]}]}`,
+		`{"messages":[{"content":[{"type":"image_url","image_url":{"url":"%s` + "ÿ" + `"}}]}]}`,
+		`{"messages":[{"content":[{"type":"text","image_url":{"url":"%s"}}]}]}`,
+	} {
+		f.post(t, "", []byte(strings.Replace(body, "%s", strings.Repeat(string(rune('A'+i)), 3*beginning), 1)))
+		if n := f.names.sums.Open(); n > 0 {
+			t.Errorf("%.70s…: %d sums are open", body, n)
+		}
+	}
+}
+
 // TestOddShapesReachTheWorker (P09, P12): what makes no sense to the front is the worker's to refuse, and no medium is
 // dropped on the way.
 func TestOddShapesReachTheWorker(t *testing.T) {

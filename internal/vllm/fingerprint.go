@@ -18,7 +18,7 @@ const nhBlock = 1 << 10
 //
 // A fingerprint is the SHA-256 of the NH hashes of the text's blocks, two of each under a key and the same key
 // shifted by two words (Black et al., UMAC, 1999; RFC 4418; with the words of 64 bits of VMAC). NH takes a third of the
-// time of SHA-256 where the processor has instructions for that, and a tenth where it has none.
+// time that a lone SHA-256 takes where the processor has instructions for that, and a tenth where it has none.
 type nhKey [nhBlock/8 + 2]uint64
 
 // newNHKey returns a random key.

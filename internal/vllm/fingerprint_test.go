@@ -9,8 +9,6 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"testing"
-
-	"github.com/zeebo/xxh3"
 )
 
 // TestNH holds a block against the definition, in numbers of any size.
@@ -86,7 +84,7 @@ func TestNames(t *testing.T) {
 	n := newNames()
 	check := func(text []byte, step int) {
 		t.Helper()
-		tap := n.tap().(*digesting)
+		tap := n.taps().tap().(*digesting)
 		for at := 0; at < len(text); at += step {
 			tap.Piece(text[at:min(at+step, len(text))], false)
 		}
@@ -112,14 +110,26 @@ func TestNames(t *testing.T) {
 		}
 	}
 	// Texts that share a quick hash, as somebody may contrive.
-	a, b := xxh3.Hash(long('a', "")), xxh3.Hash(long('b', ""))
+	a, b := quickHash(long('a', "")), quickHash(long('b', ""))
 	n.young.texts[a], n.young.texts[b] = n.young.texts[b], n.young.texts[a]
 	for range 3 {
 		check(long('a', ""), 5000)
 		check(long('b', ""), 5000)
 	}
+	// A text that lies in pieces, as one with escapes does.
+	for _, copied := range []bool{false, true} {
+		taps, text := n.taps(), long('e', "")
+		tap := taps.tap().(*digesting)
+		tap.Piece(bytes.Clone(text[:len(text)-1]), copied)
+		tap.Piece(text[len(text)-1:], copied)
+		tap.End(true)
+		if got, want := n.of(text, tap), nameOf(text); got != want {
+			t.Errorf("in pieces: got %s, want %s", got, want)
+		}
+		taps.drop()
+	}
 	// A tap that has not seen the whole is of no use.
-	tap := n.tap().(*digesting)
+	tap := n.taps().tap().(*digesting)
 	tap.Piece(long('d', ""), false)
 	tap.End(false)
 	if got, want := n.of(long('d', "\u00e9"), tap), nameOf(long('d', "\u00e9")); got != want {

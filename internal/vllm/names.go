@@ -5,19 +5,20 @@ package vllm
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"hash"
 	"sync"
 
 	"github.com/zeebo/xxh3"
 
 	"afterimage/internal/openai"
+	"afterimage/internal/sums"
 )
 
 // names gives texts their content names, the SHA-256 in hex. That costs more than all else that is done to a picture
 // on its way through. The digest of a text that begins as no other did is made while the text comes in; of one that
 // may have come before it is remembered, and a fingerprint tells whether it is the same text.
 type names struct {
-	key *nhKey
+	key  *nhKey
+	sums *sums.Pairs
 
 	mu         sync.Mutex // guards what follows
 	young, old generations
@@ -26,7 +27,7 @@ type names struct {
 // generations are what is known of texts. They are forgotten in two halves: what is asked for moves into the younger.
 type generations struct {
 	begun map[uint64]struct{} // XXH3 of the first bytes
-	texts map[uint64]*named   // by XXH3 of the whole, which says what to compare with and no more
+	texts map[uint64]*named   // by quickHash, which says what to compare with and no more
 }
 
 func newGenerations() generations {
@@ -48,38 +49,66 @@ const (
 	beginning = 8 << 10
 )
 
-func newNames() *names { return &names{key: newNHKey(), young: newGenerations()} }
+func newNames() *names { return &names{key: newNHKey(), sums: sums.New(), young: newGenerations()} }
+
+// taps makes the taps of one request's URLs.
+type taps struct {
+	names *names
+	open  []*digesting
+}
+
+func (n *names) taps() *taps { return &taps{names: n} }
+
+// tap makes the tap of a URL.
+func (t *taps) tap() openai.Tap {
+	d := &digesting{names: t.names}
+	t.open = append(t.open, d)
+	return d
+}
+
+// drop ends what the taps do with the memory that the request lies in.
+func (t *taps) drop() {
+	for _, d := range t.open {
+		d.sum.Drop()
+	}
+}
 
 // digesting is the tap of a text that is to be named.
 type digesting struct {
 	names *names
-	begin []byte
-	sha   hash.Hash // nil while, and if, the text may have come before
+	text  []byte    // what has come, where it lies
+	sum   *sums.Sum // nil while, and if, the text may have come before, or does not lie as it is
+	apart bool      // it does not
 	whole bool
 }
 
-// tap makes the tap of a URL.
-func (n *names) tap() openai.Tap { return &digesting{names: n} }
-
 // Piece implements openai.Tap.
-func (d *digesting) Piece(p []byte, _ bool) {
-	if d.sha != nil {
-		d.sha.Write(p)
+func (d *digesting) Piece(p []byte, copied bool) {
+	n := len(d.text)
+	switch {
+	case copied || d.apart || n > 0 && (cap(d.text) == n || &d.text[:n+1][n] != &p[0]):
+		d.sum.Drop()
+		d.sum, d.apart = nil, true
 		return
+	case n == 0:
+		d.text = p
+	default:
+		d.text = d.text[:n+len(p)]
 	}
-	if len(d.begin) == beginning {
-		return
+	if n < beginning && len(d.text) >= beginning && !d.names.begun(d.text[:beginning]) {
+		d.sum = d.names.sums.Begin()
 	}
-	take := min(len(p), beginning-len(d.begin))
-	if d.begin = append(d.begin, p[:take]...); len(d.begin) == beginning && !d.names.begun(d.begin) {
-		d.sha = sha256.New()
-		d.sha.Write(d.begin)
-		d.sha.Write(p[take:])
+	if d.sum != nil {
+		d.sum.Grow(d.text)
 	}
 }
 
 // End implements openai.Tap.
-func (d *digesting) End(whole bool) { d.whole = whole }
+func (d *digesting) End(whole bool) {
+	if d.whole = whole; !whole {
+		d.sum.Drop()
+	}
+}
 
 // Took implements openai.Tap.
 func (d *digesting) Took() bool { return false }
@@ -90,19 +119,31 @@ func (n *names) of(text []byte, tap *digesting) string {
 		return nameOf(text)
 	}
 	now := &named{}
-	quick := xxh3.Hash(text)
+	quick := quickHash(text)
 	switch known := n.get(quick); {
 	case known != nil && known.printed && n.key.of(text) == known.print:
 		now = known
-	case tap != nil && tap.whole && tap.sha != nil:
-		tap.sha.Sum(now.sum[:0])
+	case tap != nil && tap.whole && tap.sum != nil:
+		now.sum = tap.sum.Sum()
 	default:
-		if now.sum = sha256.Sum256(text); known != nil && known.sum == now.sum {
+		if now.sum = n.sums.Of(text); known != nil && known.sum == now.sum {
 			now.print, now.printed = n.key.of(text), true
 		}
 	}
 	n.put(xxh3.Hash(text[:beginning]), quick, now)
 	return hex.EncodeToString(now.sum[:])
+}
+
+// quickHash hashes the length of a text and some of what stands in it. Texts that differ elsewhere are told apart by
+// their fingerprints, and only take longer to be named.
+func quickHash(text []byte) uint64 {
+	const places, bytes = 16, 512
+	h := uint64(len(text))
+	for i := range uint64(places) {
+		at := i * uint64(len(text)-bytes) / (places - 1) // the last one is the end
+		h = xxh3.HashSeed(text[at:at+bytes], h)
+	}
+	return h
 }
 
 // begun says whether a text that begins like this was named.

@@ -311,7 +311,7 @@ func TestRelayBodies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		env, err := openai.ReadEnvelope(whole(body), 64, newNames().tap)
+		env, err := openai.ReadEnvelope(whole(body), 64, newNames().taps().tap)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -61,7 +61,7 @@ func (whole) More() error     { return io.EOF }
 
 func envelope(t *testing.T, body []byte) *openai.Envelope {
 	t.Helper()
-	e, err := openai.ReadEnvelope(whole(body), 64, newNames().tap)
+	e, err := openai.ReadEnvelope(whole(body), 64, newNames().taps().tap)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,7 +111,12 @@ func (f *Front) read(w http.ResponseWriter, r *http.Request, req *request) error
 	if err != nil {
 		return err
 	}
-	env, bad := openai.ReadEnvelope(in, f.cfg.MaxMedia, f.names.tap)
+	taps := f.names.taps()
+	defer taps.drop()
+	env, bad := openai.ReadEnvelope(in, f.cfg.MaxMedia, taps.tap)
+	if bad != nil {
+		taps.drop() // Rest may give the memory back
+	}
 	// The rest is read even if it is of no use: who is still sending hears no answer.
 	if req.memory, err = in.Rest(); err != nil {
 		return err

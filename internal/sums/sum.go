@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sums
+
+import (
+	"crypto/sha256"
+	"hash"
+	"slices"
+	"sync"
+)
+
+// Sum is the sum of a text that comes in. Its owner calls Sum or Drop in the end; until one of them has returned, what
+// has come of the text must not change.
+type Sum struct {
+	of    *Pairs
+	plain hash.Hash // where sums are not made in pairs; nil where they are
+
+	// What follows is guarded by the Pairs, but for the state while the sum is busy.
+	text  []byte // as far as it has come
+	done  int    // bytes that the state holds
+	state state
+	busy  bool      // somebody computes
+	turn  sync.Cond // the sum is not busy any more, or may have the place of another
+}
+
+// Begin begins a sum.
+func (p *Pairs) Begin() *Sum {
+	s := &Sum{of: p}
+	if !paired {
+		s.plain = sha256.New()
+		return s
+	}
+	s.state, s.turn.L = initial, &p.mu
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = append(p.open, s)
+	return s
+}
+
+// Grow says that more of the text has come. text is all of it, and lies where the former one does.
+func (s *Sum) Grow(text []byte) {
+	if s.plain != nil {
+		s.plain.Write(text[len(s.text):])
+		s.text = text
+		return
+	}
+	p := s.of
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.text = text
+	for !s.busy && s.left() >= worth && p.computing < p.most && (len(p.open) == 1 || p.companion(s) != nil) {
+		p.compute(s)
+	}
+	p.next()
+}
+
+// Sum returns the sum of what has come, which is the whole text.
+func (s *Sum) Sum() (out [Size]byte) {
+	if s.plain != nil {
+		s.plain.Sum(out[:0])
+		return out
+	}
+	p := s.of
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for queued := false; s.busy || s.left() >= blockBytes; {
+		switch {
+		case !s.busy && p.computing < p.most:
+			p.compute(s)
+			continue
+		case !queued:
+			p.waiting, queued = append(p.waiting, s), true
+		}
+		s.turn.Wait()
+	}
+	p.end(s)
+	return s.state.sum(s.text[s.done:], uint64(len(s.text)))
+}
+
+// Drop gives the sum up. After Sum, or on nil, it does nothing.
+func (s *Sum) Drop() {
+	if s == nil || s.plain != nil {
+		return
+	}
+	p := s.of
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Contains(p.open, s) {
+		return
+	}
+	s.text = s.text[:s.done] // nobody begins to compute of it
+	for s.busy {
+		s.turn.Wait()
+	}
+	p.end(s)
+}
+
+// left returns how much has come and was not taken in.
+func (s *Sum) left() int { return len(s.text) - s.done }
+
+// took notes that n blocks were taken in.
+func (s *Sum) took(n int) {
+	s.done += n * blockBytes
+	s.busy = false
+	s.turn.Signal()
+}
