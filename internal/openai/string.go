@@ -4,7 +4,6 @@ package openai
 
 import (
 	"bytes"
-	"encoding/binary"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -30,35 +29,30 @@ type Tap interface {
 
 // str passes a string. The scanner stands on its opening quote.
 //
-// Data URLs of megabytes are one string, so the common way is three vectorised passes over each piece
-// that comes: find the quote, look for a backslash, look for bytes that are no printable ASCII.
+// Data URLs of megabytes are one string, so the common way is one vectorised pass over each piece that comes.
 func (s *scanner) str() (text, error) {
 	open, start := s.i, s.i+1
 	t := text{}
-	dirty := -1                 // where the first piece starts that is not printable ASCII
-	end, closed := start, false // there is no quote in b[start:end]; closed: but one at end
-	for at := start; ; {
-		if at >= end {
-			if closed && at == end {
-				break
-			}
-			if end, closed = s.quote(at); end == at && !closed {
-				if !s.fill() {
-					return text{}, s.fail(open, "Unterminated string starting at")
-				}
-				continue
-			}
+	at := start
+	dirty := -1 // where the string has been looked at for quotes and escapes only, since it is no printable ASCII
+	for {
+		if dirty < 0 {
+			at = s.see(start, at)
+		} else {
+			at += unquoted(s.b[at:])
 		}
-		stop := end
-		esc := bytes.IndexByte(s.b[at:end], '\\')
-		if esc >= 0 {
-			stop = at + esc
+		if at == len(s.b) {
+			if !s.fill() {
+				return text{}, s.fail(open, "Unterminated string starting at")
+			}
+			continue
 		}
-		if dirty < 0 && !s.see(start, at, stop) {
+		c := s.b[at]
+		if c == '"' {
+			break
+		}
+		if c != '\\' {
 			dirty = at
-		}
-		at = stop
-		if esc < 0 {
 			continue
 		}
 		t.escaped = true
@@ -69,43 +63,30 @@ func (s *scanner) str() (text, error) {
 		if s.tap != nil && dirty < 0 {
 			dirty = s.seeEscape(start, at, n)
 		}
-		at += n // it may have swallowed the quote, so that another is to be found
+		at += n
 	}
-	t.raw = s.b[start:end]
+	t.raw = s.b[start:at]
 	if s.tap != nil {
 		s.tap.End(dirty < 0)
 	}
 	if dirty >= 0 {
-		if err := s.checkBytes(dirty, end); err != nil {
+		if err := s.checkBytes(dirty, at); err != nil {
 			return text{}, err
 		}
 	}
-	s.i = end + 1
+	s.i = at + 1
 	return t, nil
 }
 
-// quote returns where the next quote is, or how far there is none.
-func (s *scanner) quote(from int) (end int, found bool) {
-	if from >= len(s.b) {
-		return from, false
-	}
-	if q := bytes.IndexByte(s.b[from:], '"'); q >= 0 {
-		return from + q, true
-	}
-	return len(s.b), false
-}
-
-// see looks at a piece of the string that begins at start and shows it to the tap. It returns false, and
-// shows nothing, if the piece is not printable ASCII.
-func (s *scanner) see(start, from, to int) bool {
-	if !printable(s.b[from:to]) {
-		return false
-	}
+// see looks at what has come from an offset on of the string that begins at start, as far as it is plain, and shows it
+// to the tap. It returns where it stopped.
+func (s *scanner) see(start, from int) int {
+	to := from + plain(s.b[from:])
 	if s.tap != nil && to > from {
 		s.tap.Piece(s.b[from:to], false)
 		s.mark(start, to)
 	}
-	return true
+	return to
 }
 
 // seeEscape shows the tap what an escape of n bytes stands for. It returns -1, or where it stands if it
@@ -166,29 +147,6 @@ func (s *scanner) checkBytes(start, end int) error {
 		i += n
 	}
 	return nil
-}
-
-// printable says whether every byte is in 0x20..0x7f.
-func printable(b []byte) bool {
-	const high, space = 0x8080808080808080, 0x2020202020202020
-	for ; len(b) >= 64; b = b[64:] {
-		p := (*[64]byte)(b) // one check of bounds for all
-		v0, v1 := binary.LittleEndian.Uint64(p[0:8]), binary.LittleEndian.Uint64(p[8:16])
-		v2, v3 := binary.LittleEndian.Uint64(p[16:24]), binary.LittleEndian.Uint64(p[24:32])
-		v4, v5 := binary.LittleEndian.Uint64(p[32:40]), binary.LittleEndian.Uint64(p[40:48])
-		v6, v7 := binary.LittleEndian.Uint64(p[48:56]), binary.LittleEndian.Uint64(p[56:64])
-		// A byte below 0x20 borrows in v-space and sets its high bit; no word with such a byte can
-		// come out clean, because the lowest one always shows.
-		if (v0|v1|v2|v3|v4|v5|v6|v7|(v0-space)|(v1-space)|(v2-space)|(v3-space)|(v4-space)|(v5-space)|(v6-space)|(v7-space))&high != 0 {
-			return false
-		}
-	}
-	for _, c := range b {
-		if c < ' ' || c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }
 
 // bytes returns the string's value: raw itself when there is nothing to undo, else a copy.
