@@ -175,7 +175,7 @@ func decode(t *testing.T, cmd *exec.Cmd, into any) {
 }
 
 // sides are what a child process can be.
-var sides = map[string]func(lib *Library, text, projector string) error{"whole": wholeSide, "encode": encodeSide, "text": textSide}
+var sides = map[string]func(lib *Library, text, projector string) error{"whole": wholeSide, "encode": encodeSide, "text": textSide, "short": shortSide}
 
 // runSide is main of a child process.
 func runSide(name string) int {
