@@ -91,11 +91,14 @@ func TestUUIDIsAHint(t *testing.T) {
 }
 
 // TestRejectedThenServed (C07): a prompt that is too long is refused before any encode, and leaves the
-// image as good as new, with the P/D restarted in between too.
+// image as good as new, with the P/D restarted in between too, and after others have pushed it out of every cache.
 func TestRejectedThenServed(t *testing.T) {
-	f := newFleet(t, func(o *options) { o.context = 256 })
+	const object = 9*cols*4 + 128 // 3 x 3 rows of float32, head and layout
+	f := newFleet(t, func(o *options) { o.context, o.residents, o.encoderCache = 256, 3*object, 3*object })
+	var files [][]byte
 	for i, restart := range []bool{false, true} {
 		file := picture(t, 60, 60, uint8(60+i))
+		files = append(files, file)
 		for range 2 {
 			status, _, body := f.post(t, nil, user(img(file), text(strings.Repeat("x", 300))))
 			if e := parseFailure(t, body); status != 400 || !strings.Contains(e.Message, "maximum context length is 256") {
@@ -116,6 +119,19 @@ func TestRejectedThenServed(t *testing.T) {
 		short := func(o *options) { o.context = 256 }
 		if got, want := content(t, status, body), reference(t, short, turn{file, "x"}); got != want {
 			t.Errorf("the same image then: %q, want %q", got, want)
+		}
+	}
+	for i := range 12 {
+		f.ask(t, "", picture(t, 60, 60, uint8(100+i)))
+	}
+	if st := f.residents.Stats(); st.Entries > 3 || st.Bytes > 3*object {
+		t.Errorf("%d residents with %d bytes, the bound is %d", st.Entries, st.Bytes, 3*object)
+	}
+	for _, file := range files {
+		short := func(o *options) { o.context = 256 }
+		status, _, body := f.post(t, nil, user(img(file), text("x")))
+		if got, want := content(t, status, body), reference(t, short, turn{file, "x"}); got != want {
+			t.Errorf("the same image after others: %q, want %q", got, want)
 		}
 	}
 	// An image alone can be too long as well.
