@@ -6,9 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 
 	"afterimage/internal/config"
 	"afterimage/internal/embedding"
@@ -31,8 +28,8 @@ func openRelay(ctx context.Context, cfg config.Config, p *process, parts *closer
 	}
 	path := own.State
 	if path == "" {
-		if path, err = relayState(p.env, port(p.http.Addr().String())); err != nil {
-			return nil, fmt.Errorf("relay.state: no folder for it: %w; name a file", err)
+		if path, err = config.RelayState(p.env, port(p.http.Addr().String())); err != nil {
+			return nil, fmt.Errorf("relay.state: %w", err)
 		}
 	}
 	memory, err := p.memory("relay.memory_bytes", own.MemoryBytes, parts)
@@ -65,22 +62,4 @@ func openRelay(ctx context.Context, cfg config.Config, p *process, parts *closer
 	parts.add(r.Close)
 	p.log.Info("relay", "namespace", ns.String(), "state", path)
 	return r, nil
-}
-
-// relayState returns where a gateway at a port keeps what its successor has to know.
-func relayState(env []string, port string) (string, error) {
-	dir := ""
-	for _, kv := range env {
-		if name, value, _ := strings.Cut(kv, "="); name == "XDG_STATE_HOME" {
-			dir = value
-		}
-	}
-	if dir == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", err
-		}
-		dir = filepath.Join(home, ".local", "state")
-	}
-	return filepath.Join(dir, "afterimage", "relay-"+port+".json"), nil
 }

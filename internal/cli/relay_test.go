@@ -59,10 +59,3 @@ func TestRelayGateway(t *testing.T) {
 		t.Errorf("the state after the end is %s, %v", b, err)
 	}
 }
-
-// TestRelayState: where the state is unless it is named.
-func TestRelayState(t *testing.T) {
-	if got, err := relayState([]string{"A=b", "XDG_STATE_HOME=/var/lib/x"}, "8000"); err != nil || got != "/var/lib/x/afterimage/relay-8000.json" {
-		t.Errorf("got %s, %v", got, err)
-	}
-}

@@ -39,6 +39,9 @@ func TestValidate(t *testing.T) {
 	f(RoleStore, "engine.threads", "0")
 	f(RoleUp, "up.encoders", "0", "at least 1")
 	f(RoleUp, "gateway.listen", "8000", "HOST:PORT")
+	f(RoleUp, "decode.data_listen", "0.0.0.0:8401", "prefill workers can reach") // with no decode workers, too
+	f(RoleDecode, "decode.listen", "8400", "HOST:PORT")
+	f(RolePrefill, "decode.listen", "8400") // of no interest to a P/D
 	f(RoleUp, "gateway.listen", "127.0.0.1:99999", "0 (any free one) to 65535")
 	f(RoleUp, "gateway.listen", ":0")
 	f(RoleUp, "gateway.encoders", "http://a:1", "afterimage gateway")

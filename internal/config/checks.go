@@ -311,7 +311,7 @@ func (c *checker) fetching(g *Gateway) {
 }
 
 func (c *checker) decode() {
-	if up := c.role == RoleUp && c.l.Config.Up.Decodes > 0; !up && !c.is(RoleDecode) {
+	if !c.is(RoleDecode, RoleUp) {
 		return
 	}
 	d := &c.l.Config.Decode

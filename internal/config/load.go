@@ -35,6 +35,7 @@ type Input struct {
 type Loaded struct {
 	Config
 	source map[string]string // by key; absent means default
+	env    []string          // as Input has it
 	// Unread lists variables of the environment that look like keys and are none, each with the name
 	// that was probably meant.
 	Unread []string
@@ -66,7 +67,7 @@ func (l *Loaded) Set(key, text, source string) error {
 // Load brings the sources together. It checks that values can be read, not that they make sense;
 // that is for Validate.
 func Load(in Input) (*Loaded, error) {
-	l := &Loaded{Config: DefaultConfig(), source: map[string]string{}}
+	l := &Loaded{Config: DefaultConfig(), source: map[string]string{}, env: in.Env}
 	if in.File != "" {
 		if err := l.loadFile(in.File); err != nil {
 			return nil, err

@@ -3,9 +3,16 @@
 package config
 
 import (
+	"cmp"
+	"errors"
+	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Relay has a gateway before vLLM workers bring what the Mooncake Store has to them, without their Encoders.
@@ -49,5 +56,59 @@ func (c *checker) relay(v *VLLM) {
 	}
 	c.oneOf("relay.dtype", r.DType, "bfloat16", "float16", "float32")
 	c.bytes("relay.memory_bytes", r.MemoryBytes, minRelayArena)
+	c.relayState(r)
 	c.cluster()
+}
+
+// relayState checks that the state can be written. What is missing of its folders, the relay makes.
+func (c *checker) relayState(r *Relay) {
+	path, what := r.State, "give a path in a folder that this user can write to"
+	if path == "" {
+		var err error
+		if path, err = RelayState(c.l.env, "PORT"); err != nil {
+			c.fault("relay.state", "%v", err)
+			return
+		}
+	}
+	if st, err := os.Stat(path); err == nil {
+		if !st.Mode().IsRegular() {
+			c.fault("relay.state", "%s is no file; %s", path, what)
+		} else if err := unix.Access(path, unix.R_OK|unix.W_OK); err != nil {
+			c.fault("relay.state", "%s: %v; %s", path, err, what)
+		}
+	}
+	folder := filepath.Dir(path)
+	st, err := os.Stat(folder)
+	for errors.Is(err, fs.ErrNotExist) && folder != filepath.Dir(folder) {
+		folder = filepath.Dir(folder)
+		st, err = os.Stat(folder)
+	}
+	if err == nil && !st.IsDir() {
+		err = unix.ENOTDIR
+	}
+	if err = cmp.Or(err, unix.Access(folder, unix.W_OK|unix.X_OK)); err != nil {
+		c.fault("relay.state", "%s: %v; %s", folder, plain(err), what)
+	}
+}
+
+// RelayState returns where a gateway at a port keeps what its successor has to know, unless relay.state names a file.
+// env is as os.Environ.
+func RelayState(env []string, port string) (string, error) {
+	of := func(name string) (value string) {
+		for _, kv := range env {
+			if n, v, _ := strings.Cut(kv, "="); n == name {
+				value = v
+			}
+		}
+		return value
+	}
+	dir := of("XDG_STATE_HOME")
+	if dir == "" {
+		home := of("HOME")
+		if home == "" {
+			return "", errors.New("there is no folder for it, since neither XDG_STATE_HOME nor HOME is set; name a file")
+		}
+		dir = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(dir, "afterimage", "relay-"+port+".json"), nil
 }

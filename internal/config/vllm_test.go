@@ -3,6 +3,8 @@
 package config
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,9 +14,10 @@ import (
 // line of vLLM's own proxy.
 func TestVLLM(t *testing.T) {
 	const e, d = "vllm.encode_servers_urls=http://e1:1, http://e2:2", "vllm.decode_servers_urls=http://d1:3"
+	home := t.TempDir()
 	f := func(values []string, wants ...string) {
 		t.Helper()
-		l, err := Load(Input{})
+		l, err := Load(Input{Env: []string{"HOME=" + home}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,6 +73,35 @@ func TestVLLM(t *testing.T) {
 	f([]string{e, d, at, relay, model, "relay.memory_bytes=1MiB"}, "relay.memory_bytes", "too small; give at least 16MiB")
 	f([]string{e, d, at, relay, model, "mooncake.client=x"}, "mooncake.client", "HOST:PORT")
 	f([]string{"gateway.prefills=http://a:1", relay, model}, "relay.enabled", "before vLLM workers")
+
+	file := write(t, "{}")
+	f([]string{e, d, at, relay, model, "relay.state=" + file})
+	f([]string{e, d, at, relay, model, "relay.state=" + filepath.Join(home, "a", "b", "state.json")}) // folders that it makes
+	f([]string{e, d, at, relay, model, "relay.state=" + home}, "relay.state", home+" is no file", "a folder that this user can write to")
+	f([]string{e, d, at, relay, model, "relay.state=" + filepath.Join(file, "state.json")}, "relay.state", file+": not a directory", "a folder that this user can write to")
+	f([]string{e, d, at, relay, model, "relay.state=" + filepath.Join(file, "x", "state.json")}, "relay.state", "not a directory")
+	if os.Geteuid() != 0 { // whom nothing is closed to
+		closed := filepath.Join(home, "closed")
+		if err := os.Mkdir(closed, 0o500); err != nil {
+			t.Fatal(err)
+		}
+		f([]string{e, d, at, relay, model, "relay.state=" + filepath.Join(closed, "state.json")}, "relay.state", closed+": permission denied")
+	}
+	home = ""
+	f([]string{e, d, at, relay, model}, "relay.state", "neither XDG_STATE_HOME nor HOME is set")
+	f([]string{e, d, at, relay, model, "relay.enabled=false"})
+}
+
+// TestRelayState: where the state is unless it is named.
+func TestRelayState(t *testing.T) {
+	f := func(want string, env ...string) {
+		t.Helper()
+		if got, err := RelayState(env, "8000"); err != nil || got != want {
+			t.Errorf("%q: got %s, %v", env, got, err)
+		}
+	}
+	f("/var/lib/x/afterimage/relay-8000.json", "HOME=/h", "XDG_STATE_HOME=/var/lib/x")
+	f("/h/.local/state/afterimage/relay-8000.json", "HOME=/h", "XDG_STATE_HOME=")
 }
 
 // TestSeconds: times as vLLM's flags have them.
