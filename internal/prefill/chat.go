@@ -138,16 +138,12 @@ func (a *answer) item(ctx context.Context, i int) (held, error) {
 	return h, nil
 }
 
-// admit sums and scans a payload that nobody has, and keeps the embedding for the requests to come. It
-// releases what it refuses.
+// admit checks an embedding, and keeps it for the requests to come. It releases what it refuses.
 func (p *Prefill) admit(k embedding.Key, h *held) error {
-	if !h.checked {
-		if err := p.cfg.Protocol.CheckPayload(h.buf.Bytes(), h.meta.DType); err != nil {
-			h.buf.Release()
-			p.distrust(k, err)
-			return err
-		}
-		h.checked = true
+	if err := h.check(p.cfg.Protocol); err != nil {
+		h.buf.Release()
+		p.distrust(k, err)
+		return err
 	}
 	p.cfg.Residents.keep(k, *h)
 	return nil

@@ -93,7 +93,7 @@ func (l *load) wait(ctx context.Context) (held, error) {
 		}
 		return held{}, fmt.Errorf("the Store has it no longer (%s)", res.Reason)
 	}
-	h := held{buf: res.Buf, meta: res.Meta, checked: !res.Buf.Foreign()}
+	h := held{buf: res.Buf, meta: res.Meta, known: taken(res.Buf)}
 	res.Buf = nil
 	return h, nil
 }

@@ -117,24 +117,29 @@ func (p *Prefill) take(ctx context.Context, items []control.PrepareItem, which [
 		return
 	}
 	for n, res := range p.resolver.Resolve(ctx, p.wants(items, which)) {
-		it := &items[which[n]]
-		switch h := (held{buf: res.Buf, meta: res.Meta}); {
-		case h.buf == nil:
-		case !fits(it, p.contract(it), h.meta):
-			h.buf.Release()
-		case h.buf.Foreign():
-			out[which[n]] = supply{found: h, source: control.SourceStore}
-		default: // a copy is in our own memory, better not held while grants are waited for
-			h.checked = true
-			if p.cfg.Residents.keep(it.Key, h); p.cfg.Residents.has(it.Key) {
-				h.buf.Release()
-				p.cfg.Residents.settle() // a grant may have begun to wait meanwhile
-				out[which[n]].read = true
-			} else {
-				out[which[n]] = supply{found: h, source: control.SourceStore}
-			}
+		if res.Buf != nil {
+			out[which[n]] = p.read(&items[which[n]], held{buf: res.Buf, meta: res.Meta, known: taken(res.Buf)})
 		}
 	}
+}
+
+// read takes what the Store gave for it; what is not as it should be supplies nothing.
+func (p *Prefill) read(it *control.PrepareItem, h held) supply {
+	switch {
+	case !fits(it, p.contract(it), h.meta):
+		h.buf.Release()
+		return supply{}
+	case h.buf.Foreign():
+		return supply{found: h, source: control.SourceStore}
+	case p.admit(it.Key, &h) != nil:
+		return supply{}
+	case !p.cfg.Residents.has(it.Key):
+		return supply{found: h, source: control.SourceStore}
+	}
+	// A copy is in our own memory, better not held while grants are waited for.
+	h.buf.Release()
+	p.cfg.Residents.settle() // a grant may have begun to wait meanwhile
+	return supply{read: true}
 }
 
 func (p *Prefill) wants(items []control.PrepareItem, which []int) []resolve.Item {

@@ -96,7 +96,7 @@ func (r *Residents) pin(it *control.PrepareItem, c embedding.Contract) (held, bo
 		r.Cache.Remove(it.Key)
 		return held{}, false
 	}
-	return held{buf: buf, meta: meta, checked: true}, true
+	return held{buf: buf, meta: meta, known: checked}, true
 }
 
 // fits says whether an object of meta is the one that it describes.

@@ -29,7 +29,7 @@ func TestResidentsPay(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.Commit()
-		r.keep(k, held{buf: b, meta: meta, checked: true})
+		r.keep(k, held{buf: b, meta: meta, known: checked})
 		b.Release()
 	}
 	for _, k := range []embedding.Key{"a", "b", "c", "d"} {

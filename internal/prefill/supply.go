@@ -13,10 +13,41 @@ import (
 
 // held is an embedding that is here. One reference of the Buf is its holder's.
 type held struct {
-	buf  *arena.Buf
-	meta embedding.Meta
-	// checked says that the payload was summed. Memory on loan is not when it is taken.
-	checked bool
+	buf   *arena.Buf
+	meta  embedding.Meta
+	known known
+}
+
+// known says what of a payload was looked at.
+type known int
+
+const (
+	unseen  known = iota // nothing: memory on loan is not summed when it is taken
+	summed               // a copy is, when it is taken
+	checked              // values were scanned, too
+)
+
+// taken is what is known of an embedding that has come.
+func taken(b *arena.Buf) known {
+	if b.Foreign() {
+		return unseen
+	}
+	return summed
+}
+
+// check looks at what of the payload nobody has looked at, in one pass: whichever road an embedding comes by, it is
+// summed once, and its values are scanned once before it is offered to anybody.
+func (h *held) check(p embedding.Protocol) (err error) {
+	switch h.known {
+	case unseen:
+		err = p.CheckPayload(h.buf.Bytes(), h.meta.DType)
+	case summed:
+		err = embedding.CheckFinite(h.payload(p), h.meta.DType)
+	}
+	if err == nil {
+		h.known = checked
+	}
+	return err
 }
 
 // payload returns the rows of the object.
@@ -55,7 +86,7 @@ func (s *supply) wait(ctx context.Context) (held, control.Road, error) {
 	if err != nil {
 		return held{}, "", err
 	}
-	return held{buf: buf, meta: meta, checked: !buf.Foreign()}, road(buf, control.RoadTCP), nil
+	return held{buf: buf, meta: meta, known: taken(buf)}, road(buf, control.RoadTCP), nil
 }
 
 // road tells memory on loan from bytes that came by other.

@@ -198,7 +198,21 @@ func TestModesAgree(t *testing.T) {
 // leaves the Store, the picture is encoded afresh, and the next request finds the right one.
 func TestWrongLoanIsRepaired(t *testing.T) {
 	f := newFleet(t, forgetful)
-	file := picture(t, 140, 140, 5) // 25 rows
+	file := wrongValuesAreRepaired(t, f)
+	eventually(t, "the right object is in the Store", func() bool {
+		return f.ask(t, "", file).Items[0].Source == control.SourceStore
+	})
+}
+
+// TestWrongCopyIsRepaired: so are those that an Encoder took from the Store and sent by TCP.
+func TestWrongCopyIsRepaired(t *testing.T) {
+	wrongValuesAreRepaired(t, newFleet(t, func(o *options) { forgetful(o); o.p2p = true }))
+}
+
+// wrongValuesAreRepaired has the Store hold a wrong object of a picture, and asks about that.
+func wrongValuesAreRepaired(t *testing.T, f *fleet) (file []byte) {
+	t.Helper()
+	file = picture(t, 140, 140, 5) // 25 rows
 	key := f.key(t, file)
 	f.ask(t, "0", picture(t, 140, 140, 6)) // the size is known
 	f.plantWith(t, key, key, 25, func(payload []byte) {
@@ -208,9 +222,7 @@ func TestWrongLoanIsRepaired(t *testing.T) {
 	if want := reference(t, nil, turn{file, "what?"}); a.Text != want || a.Attempts != 2 || a.Items[0].Source != control.SourceEncoded {
 		t.Errorf("%d attempts, %s, %q, want %q", a.Attempts, road(a), a.Text, want)
 	}
-	eventually(t, "the right object is in the Store", func() bool {
-		return f.ask(t, "", file).Items[0].Source == control.SourceStore
-	})
+	return file
 }
 
 // copying is a Store that lends nothing: what it gives is in the reader's memory. before is called ahead of
