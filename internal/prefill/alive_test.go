@@ -3,6 +3,8 @@
 package prefill
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +12,7 @@ import (
 
 	"afterimage/internal/batch"
 	"afterimage/internal/engine"
+	"afterimage/internal/openai"
 )
 
 // stuckText is a text model whose native calls take long.
@@ -71,4 +74,54 @@ func TestAliveWhileBusy(t *testing.T) {
 			t.Errorf("after the call: %v", err)
 		}
 	})
+}
+
+// stuckForm is a text model that reads grammars for long.
+type stuckForm struct {
+	fakeText
+	call time.Duration
+}
+
+func (s stuckForm) Constrain(string) (engine.Constraint, error) {
+	time.Sleep(s.call) // on the test's clock
+	return nil, errors.New("not a grammar")
+}
+
+// A grammar that the engine does not come back from is such a call, while others are read and refused.
+func TestAliveWhileGrammarsAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newWorker(t, stuckForm{fakeText{template: plainTemplate}, 90 * time.Second})
+		q := newWorker(t, stuckForm{fakeText{template: plainTemplate}, time.Hour})
+		opts := &openai.Options{Sampling: openai.Sampling{Format: openai.Format{JSON: true}}}
+		check := func(p *Prefill) {
+			if err := p.checkSampling(opts); err == nil || !strings.Contains(err.Error(), "not a grammar") {
+				t.Error(err)
+			}
+		}
+		for i := range 4 {
+			time.AfterFunc(time.Duration(i)*time.Minute, func() { check(p) })
+		}
+		go check(q)
+		for i := range 4 * 60 {
+			time.Sleep(time.Second)
+			if err := p.Alive(); err != nil {
+				t.Fatalf("busy with grammars for 90 s each: %v", err)
+			}
+			if err := q.Alive(); (err != nil) != (time.Duration(i+1)*time.Second > hangs) {
+				t.Fatalf("after %d s with one grammar: %v", i+1, err)
+			}
+		}
+		time.Sleep(time.Hour)
+		if err := q.Alive(); err != nil {
+			t.Errorf("after the call: %v", err)
+		}
+	})
+}
+
+// An answer that ends because of its form is its client's fault: no gateway may take it for the worker's.
+func TestSlowFormIsTheClients(t *testing.T) {
+	err := (&answer{}).fault(fmt.Errorf("batch: %w", engine.ErrFormSlow))
+	if e := openai.AsError(err); e.Status != 400 || !strings.Contains(e.Message, "response_format: ") {
+		t.Errorf("%+v", e)
+	}
 }

@@ -59,9 +59,13 @@ func newAnswer(p *Prefill, opts *openai.Options, prompts []promptOf, entry *prep
 // use any more.
 func (a *answer) run(ctx context.Context, w http.ResponseWriter) error {
 	defer a.closeChoices()
+	form, err := form(a.opts)
+	if err != nil {
+		return err
+	}
 	for _, pr := range a.prompts {
 		a.usage.PromptTokens += pr.length
-		if err := a.newChoices(pr); err != nil {
+		if err := a.newChoices(pr, form); err != nil {
 			return err
 		}
 	}
@@ -209,8 +213,11 @@ func (a *answer) fault(err error) error {
 		}
 		return &missingError{items: []int{bad.Item}, cause: bad.Err}
 	}
-	if errors.Is(err, batch.ErrClosed) {
+	switch {
+	case errors.Is(err, batch.ErrClosed):
 		return openai.Unavailable(retryAfter, "this worker is stopping")
+	case errors.Is(err, engine.ErrFormSlow): // the schema's doing: another worker would fare no better
+		return openai.BadRequest("response_format", "response_format: %v", err)
 	}
 	return err
 }

@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -83,6 +82,7 @@ type Prefill struct {
 	book    book
 	sched   *batch.Scheduler
 	states  *states // nil where nothing is handed over
+	native  calls   // into the engine, besides those of sched
 
 	resolver   *resolve.Resolver // nil without a Store
 	loading    atomic.Int64      // bytes that reads in the background will take
@@ -141,17 +141,6 @@ func (p *Prefill) Close() {
 	p.states.close()
 	p.sched.Close()
 	p.background.Wait()
-}
-
-// hangs is how long a native call may take. It computes one step of at most a batch of positions.
-const hangs = 2 * time.Minute
-
-// Alive says why this worker must be started again: a call into the engine does not return.
-func (p *Prefill) Alive() error {
-	if since := p.sched.Stats().Since; !since.IsZero() && time.Since(since) > hangs {
-		return fmt.Errorf("prefill: a call into the engine has not returned for %v", time.Since(since).Round(time.Second))
-	}
-	return nil
 }
 
 // Drain has the worker announce that it takes no more requests. It goes on with those that come all the same.

@@ -16,25 +16,38 @@ func (p *Prefill) checkSampling(opts *openai.Options) error {
 	if err := opts.CheckVocab(p.spec.Vocab); err != nil {
 		return err
 	}
-	c, err := p.constrain(opts)
+	g, err := form(opts)
+	if err != nil {
+		return err
+	}
+	c, err := p.constrain(g)
 	if c != nil {
 		c.Close()
 	}
 	return err
 }
 
-// constrain makes what holds an answer to its form; nil for none.
-func (p *Prefill) constrain(opts *openai.Options) (engine.Constraint, error) {
-	if !opts.Format.JSON {
+// form returns the grammar of an answer; "" for none.
+func form(opts *openai.Options) (string, error) {
+	switch {
+	case !opts.Format.JSON:
+		return "", nil
+	case opts.Format.Schema == nil:
+		return grammar.AnyObject, nil
+	}
+	g, err := grammar.FromSchema(opts.Format.Schema)
+	if err != nil {
+		return "", openai.BadRequest("response_format", "response_format.json_schema.schema: %v", err)
+	}
+	return g, nil
+}
+
+// constrain makes what holds an answer to a grammar; nil for none.
+func (p *Prefill) constrain(g string) (engine.Constraint, error) {
+	if g == "" {
 		return nil, nil
 	}
-	g := grammar.AnyObject
-	if opts.Format.Schema != nil {
-		var err error
-		if g, err = grammar.FromSchema(opts.Format.Schema); err != nil {
-			return nil, openai.BadRequest("response_format", "response_format.json_schema.schema: %v", err)
-		}
-	}
+	defer p.native.begin()()
 	c, err := p.cfg.Engine.Constrain(g)
 	switch {
 	case errors.Is(err, engine.ErrNoGrammar):
@@ -45,8 +58,8 @@ func (p *Prefill) constrain(opts *openai.Options) (engine.Constraint, error) {
 	return c, nil
 }
 
-// newChoices makes what picks the tokens of each choice of a prompt.
-func (a *answer) newChoices(pr promptOf) error {
+// newChoices makes what picks the tokens of each choice of a prompt, in the form of a grammar.
+func (a *answer) newChoices(pr promptOf, form string) error {
 	c, seed := a.opts, rand.Uint64()
 	if c.Seed != nil {
 		seed = uint64(*c.Seed)
@@ -61,7 +74,7 @@ func (a *answer) newChoices(pr promptOf) error {
 	}
 	for i := range c.N {
 		var err error
-		if cfg.Constraint, err = a.p.constrain(c); err != nil {
+		if cfg.Constraint, err = a.p.constrain(form); err != nil {
 			return err
 		}
 		cfg.Seed = seed + uint64(i)

@@ -154,7 +154,8 @@ func TestOptionsOfAModel(t *testing.T) {
 	for fields, words := range map[string]string{
 		`"logit_bias":{"258":1}`:                   "names token 258, and the vocabulary has 258",
 		`"response_format":{"type":"json_object"}`: "not supported by this engine",
-		`"response_format":{"type":"json_schema","json_schema":{"schema":{"type":"integer","minimum":1}}}`: "#/minimum",
+		`"response_format":{"type":"json_schema","json_schema":{"schema":{"type":"integer","minimum":1}}}`:                                                                       "#/minimum",
+		`"response_format":{"type":"json_schema","json_schema":{"schema":{"anyOf":[{"type":"array","items":{"$ref":"#"}},{"type":"array","items":{"$ref":"#"},"minItems":1}]}}}`: "#/anyOf/1",
 	} {
 		got := f.send(t, http.MethodPost, "/v1/chat/completions", nil, fmt.Appendf(nil, `{"messages":%s,%s}`, file, fields))
 		if got.status != 400 || !strings.Contains(got.body, words) {

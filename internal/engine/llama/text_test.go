@@ -118,8 +118,9 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// TestRealWords asks the demo's text model a question that even 135 million parameters know.
-func TestRealWords(t *testing.T) {
+// realModel finds the demo's text model.
+func realModel(t *testing.T) string {
+	t.Helper()
 	wd, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +129,12 @@ func TestRealWords(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("the demo's text model is missing (%v, %v); run `make deps`", found, err)
 	}
-	x := newText(t, TextConfig{Model: found[0], Slots: 1, ContextTokens: 512, Template: "chatml"})
+	return found[0]
+}
+
+// TestRealWords asks the demo's text model a question that even 135 million parameters know.
+func TestRealWords(t *testing.T) {
+	x := newText(t, TextConfig{Model: realModel(t), Slots: 1, ContextTokens: 512, Template: "chatml"})
 	prompt, err := x.Prompt([]engine.Message{{Role: "user", Content: "What is the capital of France?"}})
 	if err != nil {
 		t.Fatal(err)
