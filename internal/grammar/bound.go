@@ -17,8 +17,8 @@ const (
 	// maxReadings bounds the ways to read an answer at once. For each of them, the library takes some 7 ms to tell which
 	// of 49,000 tokens may come next.
 	maxReadings = 128
-	// maxSteps bounds the trial, to some 0.3 s. The schemas of the tests that are of use take up to 20,000.
-	maxSteps = 1_000_000
+	// maxSteps bounds the trial, to some 0.3 s. The examples of the tests take up to 100,000.
+	maxSteps = 300_000
 )
 
 // reading is a way to read what came since the innermost open bracket: a stack that ends at that bracket, and which of
