@@ -194,9 +194,9 @@ func (g Gateway) rateRows(at map[string]float64, why map[string]string) []Row {
 }
 
 // text measures what the gateway adds to requests without media: in each round, the quantiles with it less those
-// without, and of the rounds the median.
+// without, and of the rounds the median. What a proxy adds that does nothing else tells how much of that is the machine's.
 func (g Gateway) text(ctx context.Context, f *fleetUnderTest, p *progress) ([]Row, error) {
-	var p50, p99, via, direct []float64
+	var p50, p99, bare50, bare99, via, direct []float64
 	for round := range g.Rounds + 1 { // the first warms up
 		p.step("text at %d/s, round %d of %d", g.TextRate, round, g.Rounds)
 		with, err := paced(ctx, f.ours.url, g.TextRate, g.During)
@@ -207,9 +207,15 @@ func (g Gateway) text(ctx context.Context, f *fleetUnderTest, p *progress) ([]Ro
 		if err != nil {
 			return nil, err
 		}
+		bare, err := paced(ctx, f.reverse.url, g.TextRate, g.During)
+		if err != nil {
+			return nil, err
+		}
 		if round == 0 {
 			continue
 		}
+		bare50 = append(bare50, Quantile(bare, 0.5)-Quantile(without, 0.5))
+		bare99 = append(bare99, Quantile(bare, 0.99)-Quantile(without, 0.99))
 		via, direct = append(via, Quantile(with, 0.5)), append(direct, Quantile(without, 0.5))
 		p50 = append(p50, Quantile(with, 0.5)-Quantile(without, 0.5))
 		p99 = append(p99, Quantile(with, 0.99)-Quantile(without, 0.99))
@@ -218,6 +224,8 @@ func (g Gateway) text(ctx context.Context, f *fleetUnderTest, p *progress) ([]Ro
 	return []Row{
 		Absolute(at, "added, p50 ms", Quantile(p50, 0.5), maxTextP50MS),
 		Absolute(at, "added, p99 ms", Quantile(p99, 0.5), maxTextP99MS),
+		Against(at, "added, p50 ms", Quantile(p50, 0.5), "httputil.ReverseProxy", Quantile(bare50, 0.5), 0),
+		Against(at, "added, p99 ms", Quantile(p99, 0.5), "httputil.ReverseProxy", Quantile(bare99, 0.5), 0),
 		Against(at, "p50 ms", Quantile(via, 0.5), "no gateway", Quantile(direct, 0.5), 0),
 	}, nil
 }

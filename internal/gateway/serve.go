@@ -76,7 +76,11 @@ func (g *Gateway) answer(w http.ResponseWriter, r *http.Request, read reader) {
 	}
 	req.fetched.Release()
 	req.buf.Release()
-	status := g.metrics.Finish(out, err, clientError, g.cfg.Logger.With("request", req.id))
+	log := g.cfg.Logger
+	if err != nil {
+		log = log.With("request", req.id)
+	}
+	status := g.metrics.Finish(out, err, clientError, log)
 	out.End()
 	req.trace.end(status, err)
 	t := req.trace.copy()

@@ -3,6 +3,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,10 +36,10 @@ var ErrToldFailure = errors.New("the answer ended with an error")
 // answer that is of no use.
 func (o *Reply) Pass(resp *http.Response, alive func()) error {
 	ct := resp.Header.Get("Content-Type")
-	if kind, _, _ := mime.ParseMediaType(ct); kind == "text/event-stream" {
+	if isStream(ct) {
 		return o.passStream(resp.Body, ct, alive)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
+	body, err := readAnswer(resp)
 	if err == nil && !json.Valid(body) && len(body) <= maxAnswerBytes {
 		err = fmt.Errorf("an answer of %d bytes is not whole JSON", len(body))
 	}
@@ -52,6 +53,25 @@ func (o *Reply) Pass(resp *http.Response, alive func()) error {
 	o.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	o.start(ct)
 	return left(o.write(body))
+}
+
+// isStream says whether a Content-Type is that of events.
+func isStream(contentType string) bool {
+	if contentType == "application/json" {
+		return false // at once: most are
+	}
+	kind, _, _ := mime.ParseMediaType(contentType)
+	return kind == "text/event-stream"
+}
+
+// readAnswer reads an answer as a whole, up to one byte more than it may have.
+func readAnswer(resp *http.Response) ([]byte, error) {
+	var b bytes.Buffer
+	if n := resp.ContentLength; n > 0 && n <= inlineBytes { // else it grows with what comes
+		b.Grow(int(n) + bytes.MinRead)
+	}
+	_, err := b.ReadFrom(io.LimitReader(resp.Body, maxAnswerBytes+1))
+	return b.Bytes(), err
 }
 
 // left says that a write failed because the client is not there to read.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -140,16 +141,19 @@ func requestHead(req *http.Request) ([]byte, error) {
 		return nil, errUnsized
 	}
 	head := make([]byte, 0, 512)
-	head = fmt.Appendf(head, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: afterimage\r\n", req.Method, req.URL.RequestURI(), req.URL.Host)
+	for _, s := range [...]string{req.Method, " ", req.URL.RequestURI(), " HTTP/1.1\r\nHost: ", req.URL.Host, "\r\nUser-Agent: afterimage\r\n"} {
+		head = append(head, s...)
+	}
 	if req.Method == http.MethodPost {
-		head = fmt.Appendf(head, "Content-Length: %d\r\n", req.ContentLength)
+		head = append(head, "Content-Length: "...)
+		head = append(strconv.AppendInt(head, req.ContentLength, 10), "\r\n"...)
 	}
 	for name, values := range req.Header {
 		for _, v := range values {
 			if !validHeader(v) {
 				return nil, fmt.Errorf("proxy: header %s has a value that cannot be sent", name)
 			}
-			head = fmt.Appendf(head, "%s: %s\r\n", name, v)
+			head = append(append(append(append(head, name...), ": "...), v...), "\r\n"...)
 		}
 	}
 	return append(head, "\r\n"...), nil

@@ -26,6 +26,9 @@ const fetchAtOnce = 4
 // load names the media of a request. Those behind URLs are fetched, so that they are named by what they hold and
 // no worker is sent to a place that a client chose.
 func (f *Front) load(ctx context.Context, req *request) error {
+	if len(req.env.Media) == 0 {
+		return nil
+	}
 	req.media = make([]medium, len(req.env.Media))
 	if err := f.reserve(ctx, req); err != nil {
 		return err

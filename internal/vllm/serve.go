@@ -31,16 +31,25 @@ type request struct {
 	leave   func()   // gives up its place among the requests in work; nil while it has none
 	model   string
 	in      int64 // bytes of the body
-	stages  []any // for the log: name, milliseconds, …
+	stages  []reached
 	shown   []any // parameters for the log
 
 	pictures []relay.Picture // media as the relay sees them; nil until they are needed
 	relayed  int             // media that it brought in the latest attempt
 }
 
+// reached is the end of a stage, for the log.
+type reached struct {
+	name  string
+	after time.Duration
+}
+
 // stage notes that a stage is done.
 func (r *request) stage(name string) {
-	r.stages = append(r.stages, name+"_ms", proxy.Milliseconds(time.Since(r.start)))
+	if r.stages == nil {
+		r.stages = make([]reached, 0, 6) // as many as there are
+	}
+	r.stages = append(r.stages, reached{name + "_ms", time.Since(r.start)})
 }
 
 const headerRequestID = "X-Request-Id"
@@ -69,7 +78,11 @@ func (f *Front) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	req.fetched.Release()
 	req.memory.Release()
-	status := f.metrics.Finish(out, err, clientError, f.cfg.Logger.With("request", req.id))
+	log := f.cfg.Logger
+	if err != nil {
+		log = log.With("request", req.id)
+	}
+	status := f.metrics.Finish(out, err, clientError, log)
 	out.End()
 	end(status)
 	told := f.log(req, out, status, err)
@@ -164,7 +177,10 @@ func (r *request) enter(ctx context.Context) (err error) {
 // log writes the line of a request that has ended, and returns what its client was told of a failure.
 func (f *Front) log(req *request, out *proxy.Reply, status int, err error) string {
 	req.stage("total")
-	l := proxy.Line{Request: req.id, Path: req.path, Model: req.model, Tenant: req.pass.Tenant(), Status: status, In: req.in, More: req.stages}
+	l := proxy.Line{Request: req.id, Path: req.path, Model: req.model, Tenant: req.pass.Tenant(), Status: status, In: req.in}
+	for _, s := range req.stages {
+		l.More = append(l.More, s.name, proxy.Milliseconds(s.after))
+	}
 	if len(req.media) > 0 {
 		l.More = append(l.More, "media", len(req.media))
 		if f.cfg.Relay != nil {
