@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 )
 
@@ -58,6 +59,26 @@ func TestPictureBodies(t *testing.T) {
 	}
 	if bodies[0] != bodies[2] || bodies[1] != bodies[3] || bodies[0] == bodies[1] || bodies[0] != string(bytes.Join(b.next(), nil)) {
 		t.Error("known pictures do not come again")
+	}
+}
+
+// TestDrain: the end of a body is its end, in whatever pieces it comes.
+func TestDrain(t *testing.T) {
+	for _, size := range []int{0, 1, tailBytes - 1, tailBytes, tailBytes + 1, 3*tailBytes + 7} {
+		body := make([]byte, size)
+		for i := range body {
+			body[i] = byte(i * 7 / 5)
+		}
+		for name, r := range map[string]io.Reader{"at once": bytes.NewReader(body), "byte by byte": iotest.OneByteReader(bytes.NewReader(body)),
+			"by halves": iotest.HalfReader(bytes.NewReader(body))} {
+			n, tail, err := drain(r)
+			if want := body[max(0, size-tailBytes):]; n != size || !bytes.Equal(tail, want) || err != nil {
+				t.Errorf("%d bytes %s: %d, an end of %d bytes, %v", size, name, n, len(tail), err)
+			}
+		}
+	}
+	if _, _, err := drain(iotest.ErrReader(io.ErrUnexpectedEOF)); err != io.ErrUnexpectedEOF {
+		t.Errorf("a body that breaks: %v", err)
 	}
 }
 

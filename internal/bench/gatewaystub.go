@@ -42,24 +42,23 @@ var (
 )
 
 // stubPieces are buffers that bodies are read through, so that a stub costs as little as it can.
-var stubPieces = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
+var stubPieces = sync.Pool{New: func() any { b := make([]byte, tailBytes+256<<10); return &b }}
 
 // drain reads a body and returns its length and its end.
 func drain(r io.Reader) (n int, tail []byte, err error) {
 	p := stubPieces.Get().(*[]byte)
 	defer stubPieces.Put(p)
-	b := *p
+	b := *p // the end of what was read, and room for what is read next
 	for err == nil {
 		var got int
-		got, err = r.Read(b)
+		got, err = r.Read(b[tailBytes:])
+		copy(b[:tailBytes], b[got:])
 		n += got
-		tail = append(tail, b[max(0, got-tailBytes):got]...)
-		tail = append([]byte(nil), tail[max(0, len(tail)-tailBytes):]...)
 	}
 	if err == io.EOF {
 		err = nil
 	}
-	return n, tail, err
+	return n, bytes.Clone(b[max(0, tailBytes-n):tailBytes]), err
 }
 
 // encode answers as an Encoder.
