@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// seatBlocks is how many blocks of prompts a replica is thought to hold, the latest used: 1 MiB of text.
+	// seatBlocks is how many blocks of prompts a replica is thought to hold, the latest used: 1 MiB of text, in
+	// long prompts up to four times that.
 	seatBlocks = 8192
 	// prefixLoad is how many times its share of the load a replica may have and still get a conversation that it
 	// holds whole.

@@ -233,6 +233,28 @@ func TestPromptsAreTold(t *testing.T) {
 	}
 }
 
+// A long prompt has few names, and those of one that goes on begin with them.
+func TestLongPromptsAreThinned(t *testing.T) {
+	all := make([]uint64, 512)
+	for i := range all {
+		all[i] = uint64(i)
+	}
+	last := 0
+	for n := range all {
+		got := thin(slices.Clone(all[:n]))
+		if len(got) > 152 || len(got) < min(n, 32) || len(got) < last {
+			t.Fatalf("%d blocks leave %d, %d fewer leave %d", n, len(got), 1, last)
+		}
+		if whole := thin(slices.Clone(all)); !slices.Equal(got, whole[:len(got)]) {
+			t.Fatalf("%d blocks leave %v, no beginning of %v", n, got, whole)
+		}
+		last = len(got)
+	}
+	if last < 150 {
+		t.Errorf("512 blocks leave %d", last)
+	}
+}
+
 // BenchmarkSeat is all that affinity adds to a text request: names of its beginnings, and a look at what four workers
 // were sent.
 func BenchmarkSeat(b *testing.B) {
