@@ -64,7 +64,7 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 	fetcher := newFetcher(own, limits.MaxBytes)
 	g := gateway.New(gateway.Config{
 		Version: version, Token: token, Encoders: own.Encoders, Prefills: own.Prefills, Decodes: own.Decodes,
-		MaxBodyBytes: int64(own.MaxBodyBytes), MaxImages: own.MaxImages, Limits: limits, Fetcher: fetcher, Fetched: media.NewBudget(int64(own.FetchBudget)),
+		MaxBodyBytes: int64(own.MaxBodyBytes), MaxImages: own.MaxImages, Limits: limits, Fetcher: fetcher, Revisits: newRevisits(own, fetcher), Fetched: media.NewBudget(int64(own.FetchBudget)),
 		Routing: gateway.Routing(own.Routing), LogRequests: own.LogRequests, Thumbnails: own.Dashboard && own.DashboardThumbnails, NoOverlap: !cfg.Delivery.Overlap, Repairs: own.Repairs, ProbeEvery: probeEvery, ProbeTimeout: probeTimeout, SilenceLimit: time.Duration(own.SilenceLimit),
 		PrepareTimeout: prepareTimeout, EncodeTimeout: encodeTimeout, WriteTimeout: writeTimeout,
 		Events: storeEvents(cfg.Mooncake, p), Tracer: p.tracer, Registry: p.registry, Logger: p.log,
@@ -114,4 +114,9 @@ func newFetcher(own config.Gateway, maxBytes int64) *media.Fetcher {
 		AllowPrivate: own.AllowPrivateURLs, Allow: allow, Deny: deny, AllowPorts: own.FetchPorts, MaxBytes: maxBytes, Timeout: time.Duration(own.FetchTimeout),
 		UserAgent: "afterimage/" + version + " (+vision model server)",
 	})
+}
+
+// newRevisits returns what remembers of fetches.
+func newRevisits(own config.Gateway, f *media.Fetcher) *media.Revisits {
+	return media.NewRevisits(f, own.RevisitEntries, int64(own.RevisitBytes))
 }

@@ -37,6 +37,7 @@ func runVLLMFront(ctx context.Context, cfg config.Config, p *process) (err error
 	if cfg.VLLM.Fetch == "gateway" {
 		own.Fetched = media.NewBudget(int64(cfg.Gateway.FetchBudget))
 		own.Fetcher = newFetcher(cfg.Gateway, int64(cfg.Gateway.MaxBodyBytes))
+		own.Revisits = newRevisits(cfg.Gateway, own.Fetcher)
 		defer own.Fetcher.Close()
 	}
 	var parts closers

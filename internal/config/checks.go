@@ -297,6 +297,8 @@ func (c *checker) prefill() {
 // fetching checks what may be fetched.
 func (c *checker) fetching(g *Gateway) {
 	c.duration("gateway.fetch_timeout", g.FetchTimeout, 10*time.Millisecond)
+	c.atLeast("gateway.fetch_revisit_entries", int64(g.RevisitEntries), 0, "")
+	c.bytes("gateway.fetch_revisit_bytes", g.RevisitBytes, 0)
 	c.bytes("gateway.fetch_budget_bytes", g.FetchBudget, c.l.Config.Media.MaxImageBytes)
 	for key, list := range map[string][]string{"gateway.fetch_allow": g.FetchAllow, "gateway.fetch_deny": g.FetchDeny} {
 		if _, err := media.ParseHosts(list); err != nil {

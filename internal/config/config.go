@@ -156,6 +156,8 @@ type Gateway struct {
 	FetchDeny        []string `toml:"fetch_deny" key:"gateway.fetch_deny" name:"fetch-deny" placeholder:"HOST" help:"What images are not fetched from in any case, in the same forms."`
 	FetchPorts       []string `toml:"fetch_ports" key:"gateway.fetch_ports" name:"fetch-ports" placeholder:"PORT" help:"Ports that images may be fetched from besides 80 and 443."`
 	FetchBudget      Bytes    `toml:"fetch_budget_bytes" key:"gateway.fetch_budget_bytes" name:"fetch-budget-bytes" placeholder:"SIZE" help:"Most memory for fetched images of all requests in work. A request waits until there is room for all of its own, for at most 10s."`
+	RevisitEntries   int      `toml:"fetch_revisit_entries" key:"gateway.fetch_revisit_entries" name:"fetch-revisit-entries" placeholder:"N" help:"Image URLs whose latest answer is remembered, some 400 bytes each, so that the server is only asked whether the image has changed. It is asked each time. 0 transfers each image anew."`
+	RevisitBytes     Bytes    `toml:"fetch_revisit_bytes" key:"gateway.fetch_revisit_bytes" name:"fetch-revisit-bytes" placeholder:"SIZE" help:"Most memory for the files of those. An image without is known by what it was, and transferred again only where an Encoder has to see it; before vLLM workers, always. 0 keeps none."`
 	Repairs          int      `toml:"repairs" key:"gateway.repairs" placeholder:"N" help:"How often lost embeddings of one request are made again before the client gets a 503."`
 	Routing          string   `toml:"routing" key:"gateway.routing" placeholder:"HOW" help:"How workers are chosen. affinity: the same image goes to the same Encoder, a conversation to the P/D that has seen it, within bounds of load. round-robin, which is vLLM's way, and random are for comparison."`
 	DrainNotice      Duration `toml:"drain_notice" key:"gateway.drain_notice" placeholder:"TIME" help:"How long a gateway that SIGTERM has told to leave goes on taking requests while /readyz and /health say 503, for load balancers to see it. Then it takes none, and finishes what it has within server.drain."`
@@ -276,7 +278,7 @@ func DefaultConfig() Config {
 		Decode: Decode{Listen: "127.0.0.1:8400", DataListen: "127.0.0.1:8401", Name: "decode-0", ArenaBytes: 256 * MiB},
 		Gateway: Gateway{
 			Listen: "127.0.0.1:8000", MaxBodyBytes: 64 * MiB, MaxImages: 16,
-			FetchTimeout: Duration(10 * time.Second), FetchBudget: GiB, DrainNotice: Duration(5 * time.Second), Repairs: 2, Routing: "affinity", Dashboard: true, SilenceLimit: Duration(10 * time.Second),
+			FetchTimeout: Duration(10 * time.Second), FetchBudget: GiB, RevisitEntries: 16384, RevisitBytes: 64 * MiB, DrainNotice: Duration(5 * time.Second), Repairs: 2, Routing: "affinity", Dashboard: true, SilenceLimit: Duration(10 * time.Second),
 			OpenMetrics: true, MaxTextRequests: 16384, MaxImageRequests: 16384, MaxQueued: 256, MaxQueuedBytes: GiB, MaxWait: Duration(30 * time.Second),
 		},
 		VLLM: VLLM{

@@ -13,6 +13,7 @@ type TraceItem struct {
 	Index      int                  `json:"index"` // media part, in prompt order
 	Identifier embedding.Identifier `json:"identifier"`
 	Source     Source               `json:"source"`
+	Fetch      string               `json:"fetch,omitempty"`   // of one behind a URL: fetched, revalidated or refetched
 	Encoder    string               `json:"encoder,omitempty"` // "" when P/D had it, or took it from the Store
 	Road       Road                 `json:"road,omitempty"`    // by which the bytes came to P/D; "" when it did not tell
 	Rows       int                  `json:"rows,omitempty"`

@@ -23,7 +23,7 @@ func (req *request) enter(ctx context.Context) (err error) {
 // fileBytes sums the files of images up.
 func fileBytes(images []*image) (n int64) {
 	for _, m := range images {
-		n += int64(len(m.file))
+		n += int64(m.size)
 	}
 	return n
 }

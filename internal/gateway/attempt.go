@@ -37,7 +37,13 @@ func (g *Gateway) attempt(ctx context.Context, req *request, out *proxy.Reply, p
 			return lack
 		}
 	}
-	if req, err = g.named(ctx, enc, req); err != nil {
+	base := req
+	if enc.Seen.VLLM != nil { // whose names are of the bytes
+		if err := g.fill(ctx, base, func(int) bool { return true }); err != nil {
+			return err
+		}
+	}
+	if req, err = g.named(ctx, enc, base); err != nil {
 		return retryElsewhere(enc, err)
 	}
 	g.thumbnails.offer(req.images)
@@ -46,6 +52,10 @@ func (g *Gateway) attempt(ctx context.Context, req *request, out *proxy.Reply, p
 		// It may have granted all the same, and its answer may be lost.
 		g.release(pd, attempt)
 		return prepareError(pd, err, lack)
+	}
+	if err := g.fillOrders(ctx, base, req, orders); err != nil {
+		g.release(pd, attempt)
+		return err
 	}
 	req.trace.stage("prepare")
 	err = g.bothCalls(ctx, req, out, pd, attempt, over, func(ctx context.Context) error {

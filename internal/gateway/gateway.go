@@ -39,6 +39,8 @@ type Config struct {
 	MaxRequestImageBytes int64
 	Limits               media.Limits // of one image
 	Fetcher              *media.Fetcher
+	// Revisits remembers what URLs gave; nil remembers nothing.
+	Revisits *media.Revisits
 	// Fetched bounds the files that all requests in work have fetched; nil stands for 1 GiB.
 	Fetched *media.Budget
 
@@ -98,6 +100,10 @@ func New(cfg Config) *Gateway {
 	if cfg.Fetched == nil {
 		cfg.Fetched = media.NewBudget(1 << 30)
 	}
+	if cfg.Revisits == nil {
+		cfg.Revisits = media.NewRevisits(cfg.Fetcher, 0, 0)
+	}
+	cfg.Revisits.Register(cfg.Registry)
 	client := admit.WithToken(proxy.NewClient(workerIdle), cfg.Token)
 	m := newMetrics(cfg.Registry, cfg.Fetched)
 	g := &Gateway{

@@ -21,9 +21,11 @@ import (
 
 // image is one distinct picture of a request; the same file twice is one image with two parts.
 type image struct {
-	parts  []int // media parts that show it, in prompt order
-	file   []byte
-	url    string // that it was fetched from; "" if it came with the request
+	parts  []int     // media parts that show it, in prompt order
+	file   []byte    // nil while it is known without its bytes; see fill
+	size   int       // of the file
+	url    string    // that it was fetched from; "" if it came with the request
+	how    media.How // of a URL
 	info   media.Info
 	digest embedding.Digest
 
@@ -55,7 +57,7 @@ func (g *Gateway) loadImages(ctx context.Context, req *request) (images []*image
 	grp.SetLimit(fetchAtOnce)
 	for i := range parts {
 		grp.Go(func() error {
-			m, err := g.loadImage(ctx, parts[i], left)
+			m, err := g.loadImage(ctx, parts[i], req.salt, left, false)
 			if err != nil {
 				return partError(parts[i], err)
 			}
@@ -67,6 +69,12 @@ func (g *Gateway) loadImages(ctx context.Context, req *request) (images []*image
 		return nil, nil, err
 	}
 	req.fetched.Keep(fetchedBytes(loaded))
+	images, uses = distinct(loaded)
+	return images, uses, nil
+}
+
+// distinct returns the distinct images of all parts, and which stands at each.
+func distinct(loaded []*image) (images []*image, uses []int) {
 	at := map[embedding.Digest]int{}
 	for i, m := range loaded {
 		j, ok := at[m.digest]
@@ -78,7 +86,7 @@ func (g *Gateway) loadImages(ctx context.Context, req *request) (images []*image
 		images[j].parts = append(images[j].parts, i)
 		uses = append(uses, j)
 	}
-	return images, uses, nil
+	return images, uses
 }
 
 // reserve waits for room for the files that have to be fetched; nil if there are none.
@@ -108,57 +116,41 @@ const fetchWait = 10 * time.Second
 func fetchedBytes(images []*image) (n int64) {
 	for _, m := range images {
 		if m.url != "" {
-			n += int64(len(m.file))
+			n += int64(m.size)
 		}
 	}
 	return n
 }
 
-// loadImage gets and inspects the file of one part.
-func (g *Gateway) loadImage(ctx context.Context, p openai.MediaPart, left *allowance) (*image, error) {
-	var file []byte
-	var url string
-	var digest embedding.Digest
+// loadImage gets and inspects the file of one part. One behind a URL may be known without its bytes, unless they are
+// needed.
+func (g *Gateway) loadImage(ctx context.Context, p openai.MediaPart, salt []byte, left *allowance, needed bool) (*image, error) {
+	m := &image{}
 	var err error
 	if r, ok := p.Tap.(*media.Reception); ok && r.Took() {
-		file, digest, err = r.File()
+		m.file, m.digest, err = r.File()
 	} else if media.IsDataURL(p.URL) {
 		if int64(len(p.URL)/4*3) > g.cfg.Limits.MaxBytes+1024 {
 			return nil, openai.BadRequest("", "the image is larger than %d bytes", g.cfg.Limits.MaxBytes)
 		}
-		file, _, err = media.ParseDataURL(p.URL)
-	} else {
-		url = string(p.URL)
-		file, err = g.fetch(ctx, url, left)
+		m.file, _, err = media.ParseDataURL(p.URL)
+	} else if m, err = g.fetch(ctx, media.Want{URL: string(p.URL), Scope: salt, Bytes: needed}, left); err == nil {
+		return m, left.take(m.size)
 	}
 	if err == nil {
-		err = left.take(len(file))
+		err = left.take(len(m.file))
 	}
 	if err != nil {
 		return nil, err
 	}
-	info, err := media.Inspect(file, g.cfg.Limits)
-	if err != nil {
+	if m.info, err = media.Inspect(m.file, g.cfg.Limits); err != nil {
 		return nil, err
 	}
-	if digest == (embedding.Digest{}) {
-		digest = embedding.DigestOf(file)
+	if m.digest == (embedding.Digest{}) {
+		m.digest = embedding.DigestOf(m.file)
 	}
-	return &image{file: file, url: url, info: info, digest: digest}, nil
-}
-
-// fetch gets a file of at most what is left for this request. Fetches side by side may each take that
-// much before the last of them is refused.
-func (g *Gateway) fetch(ctx context.Context, url string, left *allowance) ([]byte, error) {
-	rest := left.rest()
-	if rest <= 0 {
-		return nil, left.refusal()
-	}
-	file, err := g.cfg.Fetcher.FetchMax(ctx, url, rest)
-	if errors.Is(err, media.ErrTooLarge) && rest < g.cfg.Limits.MaxBytes {
-		err = left.refusal()
-	}
-	return file, err
+	m.size = len(m.file)
+	return m, nil
 }
 
 // allowance bounds the files of one request together. It may be used from several goroutines.
@@ -218,7 +210,7 @@ func (g *Gateway) named(ctx context.Context, e worker, req *request) (*request, 
 		m := *of
 		m.geo = geo[i]
 		if e.Seen.VLLM != nil { // vLLM has no salt
-			m.id = e.Seen.VLLM.Identifier(m.file, m.info.RGB)
+			m.id = e.Seen.VLLM.Identifier(m.file, m.info.RGB) // its bytes were filled in
 		} else {
 			m.id = embedding.NewIdentifier(m.digest, *e.Seen.Processing, m.info.Alpha, req.salt)
 		}

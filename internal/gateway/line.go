@@ -63,7 +63,7 @@ func (req *request) show() {
 	var parts []string
 	for _, i := range req.uses {
 		m := req.images[i]
-		parts = append(parts, fmt.Sprintf("%s %s %dx%d %dB", whereFrom(m.url), m.info.Format, m.info.Width, m.info.Height, len(m.file)))
+		parts = append(parts, fmt.Sprintf("%s %s %dx%d %dB", strings.TrimSpace(whereFrom(m.url)+" "+string(m.how)), m.info.Format, m.info.Width, m.info.Height, m.size))
 	}
 	if len(parts) > 0 {
 		req.shown = append(req.shown, "media", strings.Join(parts, ", "))

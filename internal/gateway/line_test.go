@@ -44,7 +44,7 @@ func TestLine(t *testing.T) {
 	info := media.Info{Format: "png", Width: 3, Height: 4}
 	req := &request{
 		id: "mine", path: control.PathChat, scan: scan, uses: []int{0, 1}, in: int64(len(body)),
-		images: []*image{{info: info, file: []byte(secret)}, {info: info, url: "http://user:" + secret + "@host:81/a%20b.png?sig=" + secret + "#" + secret, file: []byte("12")}},
+		images: []*image{{info: info, size: len(secret)}, {info: info, url: "http://user:" + secret + "@host:81/a%20b.png?sig=" + secret + "#" + secret, size: 2, how: "revalidated"}},
 	}
 	trace := control.Trace{
 		Status: 200, Prefill: "prefill-0", Attempts: 2, Stages: []control.TraceStage{{Name: "read", MS: 0.12345}, {Name: "total", MS: 7}},
@@ -66,7 +66,7 @@ func TestLine(t *testing.T) {
 	}
 	req.show()
 	got := line()
-	if want := `messages=1 n=2 temperature=0.5 response_format=json_schema media="data png 3x4 6B, http://host:81/a%20b.png png 3x4 2B"`; !strings.Contains(got, want) || strings.Contains(got, secret) {
+	if want := `messages=1 n=2 temperature=0.5 response_format=json_schema media="data png 3x4 6B, http://host:81/a%20b.png revalidated png 3x4 2B"`; !strings.Contains(got, want) || strings.Contains(got, secret) {
 		t.Errorf("\n got %s\nwant %s and no %s", got, want, secret)
 	}
 	req.scan, req.shown, trace = nil, nil, control.Trace{Status: 400, Error: "no JSON"}

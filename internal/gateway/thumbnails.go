@@ -71,7 +71,7 @@ func (t *thumbnails) offer(images []*image) {
 			t.recent.MoveToFront(el)
 			continue
 		}
-		if t.pending[m.id] || len(t.pending) >= maxThumbnailJobs || t.waiting+len(m.file) > maxThumbnailFiles {
+		if len(m.file) == 0 || t.pending[m.id] || len(t.pending) >= maxThumbnailJobs || t.waiting+len(m.file) > maxThumbnailFiles {
 			continue
 		}
 		t.pending[m.id] = true

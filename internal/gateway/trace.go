@@ -74,7 +74,7 @@ func (t *trace) prepared(a *control.PrepareResponse) {
 
 // add notes, for every part that shows m, where its embedding came from.
 func (t *trace) add(m *image, it control.TraceItem) {
-	it.Identifier, it.Cols = m.id, m.want.Cols
+	it.Identifier, it.Cols, it.Fetch = m.id, m.want.Cols, string(m.how)
 	t.with(func(x *control.Trace) {
 		for _, it.Index = range m.parts {
 			x.Items = append(x.Items, it)

@@ -107,13 +107,13 @@ func (g *Gateway) warm(ctx context.Context, req *request, left *allowance) error
 		return err
 	}
 	defer part.Release()
-	m, err := g.loadImage(ctx, req.scan.Media[0], left)
+	m, err := g.loadImage(ctx, req.scan.Media[0], req.salt, left, true)
 	if err != nil {
 		return partError(req.scan.Media[0], err)
 	}
 	part.Keep(fetchedBytes([]*image{m}))
 	m.parts = []int{0}
-	req.pass.Images(int64(len(m.file)))
+	req.pass.Images(int64(m.size))
 	req.images = []*image{m}
 	past := g.newHistory()
 	for n := 0; ; n++ {

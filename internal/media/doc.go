@@ -13,6 +13,6 @@
 // block counts as "upright" and never fails a picture.
 //
 // Every *Error is the caller's fault, a 4xx; its text is safe to show to a client. All functions may
-// be called concurrently, and no result but that of ParseDataURL shares memory with an argument. The
-// package caches nothing.
+// be called concurrently, and no result but that of ParseDataURL shares memory with an argument. A
+// Revisits is all that remembers anything from one call to the next.
 package media

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"sync"
 	"time"
 )
@@ -73,8 +72,9 @@ var ErrClosed = errors.New("media: the fetcher is closed")
 //
 // Each hop of a redirect is judged like the first URL: scheme, no user name, port, and address. A
 // host name is resolved once per connection; all answers must be public, and the very addresses that
-// were judged are dialled. Nothing is sent but GET with a User-Agent and an Accept header: no
-// cookies, no credentials, no referrer, and the proxy settings of the environment are not read.
+// were judged are dialled. Nothing is sent but GET with a User-Agent and an Accept header, and what
+// that very URL gave a Revisits to ask with: no cookies, no credentials, no referrer, and the proxy settings of the
+// environment are not read.
 // Whatever is denied is denied before any connection, in the same words.
 type Fetcher struct {
 	cfg       FetcherConfig
@@ -133,12 +133,28 @@ func (f *Fetcher) Fetch(ctx context.Context, rawURL string) ([]byte, error) {
 // FetchMax is Fetch with a lower limit on the body, for callers that share one limit between the
 // images of a request.
 func (f *Fetcher) FetchMax(ctx context.Context, rawURL string, maxBytes int64) ([]byte, error) {
+	a, err := f.ask(ctx, rawURL, maxBytes, func(string) validator { return validator{} })
+	return a.body, err
+}
+
+// reply is what a fetch came to.
+type reply struct {
+	url       string // that gave the body: the last of a chain of redirects
+	body      []byte // nil if it is unchanged
+	unchanged bool   // since that URL gave what known had for it
+	next      validator
+	forget    bool // nothing of it may be kept
+}
+
+// ask is FetchMax for what is known of some URLs: known has, for each on the way, what to ask it with, or the zero
+// value.
+func (f *Fetcher) ask(ctx context.Context, rawURL string, maxBytes int64, known func(url string) validator) (reply, error) {
 	u, err := f.parse(rawURL)
 	if err != nil {
-		return nil, err
+		return reply{}, err
 	}
 	if err := f.join(); err != nil {
-		return nil, err
+		return reply{}, err
 	}
 	defer f.active.Done()
 
@@ -149,62 +165,18 @@ func (f *Fetcher) FetchMax(ctx context.Context, rawURL string, maxBytes int64) (
 	case f.slots <- struct{}{}:
 		defer func() { <-f.slots }()
 	case <-caller.Done():
-		return nil, fmt.Errorf("media: waiting to fetch an image: %w", context.Cause(caller))
+		return reply{}, fmt.Errorf("media: waiting to fetch an image: %w", context.Cause(caller))
 	}
 	timed, cancel := context.WithTimeout(caller, f.cfg.Timeout)
 	defer cancel()
-	body, err := f.follow(timed, u, min(maxBytes, f.cfg.MaxBytes))
+	a, err := f.follow(timed, u, min(maxBytes, f.cfg.MaxBytes), known)
 	switch {
 	case err == nil:
-		return body, nil
+		return a, nil
 	case caller.Err() != nil:
-		return nil, fmt.Errorf("media: fetching an image: %w", context.Cause(caller))
+		return reply{}, fmt.Errorf("media: fetching an image: %w", context.Cause(caller))
 	case timed.Err() != nil:
-		return nil, fetchError(err, "the image did not arrive within %v", f.cfg.Timeout)
+		return reply{}, fetchError(err, "the image did not arrive within %v", f.cfg.Timeout)
 	}
-	return nil, err
-}
-
-// follow gets u and what it redirects to.
-func (f *Fetcher) follow(ctx context.Context, u *url.URL, maxBytes int64) ([]byte, error) {
-	for hop := 0; ; hop++ {
-		resp, err := f.get(ctx, u)
-		if err != nil {
-			return nil, transportError(err)
-		}
-		next, err := resp.Location()
-		if !isRedirect(resp.StatusCode) {
-			return readAnswer(resp, maxBytes)
-		}
-		resp.Body.Close() // unread: the connection is given up, which costs less than a long body
-		if err != nil {
-			return nil, fetchError(err, "the server answered %d without a place to go", resp.StatusCode)
-		}
-		if hop >= f.cfg.MaxRedirects {
-			return nil, fetchError(nil, "more than %d redirects", max(0, f.cfg.MaxRedirects))
-		}
-		if u, err = f.check(next); err != nil {
-			return nil, err
-		}
-	}
-}
-
-func (f *Fetcher) get(ctx context.Context, u *url.URL) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("User-Agent", f.cfg.UserAgent)
-	// Hosts that negotiate send AVIF or worse to those who accept anything.
-	req.Header.Set("Accept", "image/webp, image/png, image/jpeg, image/gif, */*;q=0.1")
-	return f.transport.RoundTrip(req)
-}
-
-func isRedirect(status int) bool {
-	switch status {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
-		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return true
-	}
-	return false
+	return reply{}, err
 }

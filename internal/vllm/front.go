@@ -51,7 +51,9 @@ type Config struct {
 	MaxMedia int
 	// Fetcher gets media behind http and https URLs, which then travel as data URLs; nil leaves fetching, and
 	// every other kind of URL, to the workers.
-	Fetcher       *media.Fetcher
+	Fetcher *media.Fetcher
+	// Revisits remembers what URLs gave, with the bytes: workers are sent those. Nil remembers nothing.
+	Revisits      *media.Revisits
 	MaxFetchBytes int64 // of one request together
 	// Fetched bounds what all requests in work have fetched; nil stands for 1 GiB.
 	Fetched *media.Budget
@@ -85,6 +87,12 @@ type Front struct {
 func New(cfg Config) (*Front, error) {
 	if cfg.Fetched == nil {
 		cfg.Fetched = media.NewBudget(1 << 30)
+	}
+	if cfg.Revisits == nil {
+		cfg.Revisits = media.NewRevisits(cfg.Fetcher, 0, 0)
+	}
+	if cfg.Fetcher != nil {
+		cfg.Revisits.Register(cfg.Metrics)
 	}
 	f := &Front{
 		cfg: cfg, reg: NewRegistry(cfg.Registry), client: admit.WithToken(proxy.NewClient(idleFor(cfg.KeepAlive)), cfg.Token), held: newHeld(), names: newNames(),

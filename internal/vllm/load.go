@@ -43,7 +43,8 @@ func (f *Front) load(ctx context.Context, req *request) error {
 			continue
 		}
 		grp.Go(func() error {
-			file, err := f.cfg.Fetcher.FetchMax(ctx, string(p.URL), f.cfg.MaxFetchBytes-used.Load())
+			v, err := f.cfg.Revisits.Get(ctx, media.Want{URL: string(p.URL), Scope: req.apart, MaxBytes: f.cfg.MaxFetchBytes - used.Load(), Bytes: true})
+			file := v.Body
 			if err == nil && used.Add(int64(len(file))) > f.cfg.MaxFetchBytes {
 				err = fmt.Errorf("the media of this request are larger than %d bytes in all", f.cfg.MaxFetchBytes)
 			}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package system
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"afterimage/internal/control"
+	"afterimage/internal/gateway"
+	"afterimage/internal/media"
+)
+
+// album is a web server of one picture with a tag. It may lie: say that it is unchanged, and send another.
+type album struct {
+	*httptest.Server
+	mu   sync.Mutex // guards what follows
+	file []byte
+	sent int
+}
+
+func newAlbum(t *testing.T, file []byte) *album {
+	a := &album{file: file}
+	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		w.Header().Set("ETag", `"1"`)
+		if r.Header.Get("If-None-Match") == `"1"` {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		a.sent++
+		_, _ = w.Write(a.file)
+	}))
+	t.Cleanup(a.Close)
+	return a
+}
+
+func (a *album) set(file []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.file = file
+}
+
+func (a *album) bodies() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sent
+}
+
+// revisiting has the gateway remember URLs, with so many bytes of files.
+func revisiting(bytes int64) func(*options) {
+	return func(o *options) {
+		o.gateway = func(c *gateway.Config) { c.Revisits = media.NewRevisits(c.Fetcher, 9, bytes) }
+	}
+}
+
+// asked posts a request and returns its answer, and how and from where each of its pictures came.
+func (f *fleet) asked(t *testing.T, header map[string]string, parts ...any) (string, string) {
+	t.Helper()
+	got := f.send(t, http.MethodPost, control.PathChat, header, must[[]byte](t)(json.Marshal(map[string]any{"messages": []any{user(parts...)}, "max_tokens": 12})))
+	answer := content(t, got.status, got.body)
+	told := f.send(t, http.MethodGet, control.PathTraces+"/"+got.header.Get(control.HeaderTrace), header, nil)
+	var tr control.Trace
+	if err := json.Unmarshal([]byte(told.body), &tr); err != nil {
+		t.Fatalf("%d %s", told.status, told.body)
+	}
+	var came []string
+	for _, it := range tr.Items {
+		came = append(came, it.Fetch+"/"+string(it.Source))
+	}
+	return answer, strings.Join(came, " ")
+}
+
+// A picture that its server says is unchanged is neither transferred nor encoded again, and the answer is the same;
+// another tenant gets it as if nobody had.
+func TestRevalidatedImage(t *testing.T) {
+	f := newKeyedFleet(t, keyed(t, "", "acme", "zeta"), revisiting(0))
+	file := picture(t, 60, 60, 81)
+	web := newAlbum(t, file)
+	want := reference(t, nil, turn{file, "what?"})
+	for i, c := range []struct {
+		who, came string
+		bodies    int
+	}{
+		{"acme", "fetched/encoded", 1}, {"acme", "revalidated/resident", 1}, {"zeta", "fetched/encoded", 2}, {"zeta", "revalidated/resident", 2}, {"acme", "revalidated/resident", 2},
+	} {
+		answer, came := f.asked(t, as(c.who), imgAt(web.URL+"/a.png"), text("what?"))
+		if answer != want || came != c.came || web.bodies() != c.bodies {
+			t.Errorf("%d: %s gets it %s with %d bodies sent, want %s with %d; answer %q, want %q", i, c.who, came, web.bodies(), c.came, c.bodies, answer, want)
+		}
+	}
+	if n := f.gateway.count(t, "afterimage_gateway_fetch_bytes_total", "revalidated"); n != float64(3*len(file)) {
+		t.Errorf("%v bytes were not transferred, says the gateway, want %d", n, 3*len(file))
+	}
+}
+
+// Where an Encoder has to see the picture after all, its bytes are held, or are transferred then; if they are others
+// by now, it is the picture that is there which is answered.
+func TestRevalidatedImageIsNeeded(t *testing.T) {
+	needy := func(bytes int64) (*fleet, *album, []byte) {
+		f := newFleet(t, func(o *options) {
+			o.p2p = true
+			forgetful(o)
+			revisiting(bytes)(o)
+		})
+		file := picture(t, 90, 90, 82)
+		return f, newAlbum(t, file), file
+	}
+	f, web, _ := needy(1 << 20)
+	for i, want := range []string{"fetched/encoded", "revalidated/local"} {
+		if _, came := f.asked(t, nil, imgAt(web.URL), text("what?")); came != want || web.bodies() != 1 {
+			t.Errorf("%d, with its bytes held: %s, %d bodies sent", i, came, web.bodies())
+		}
+	}
+	f, web, file := needy(0)
+	for i, want := range []string{"fetched/encoded", "refetched/local", "refetched/local"} {
+		if answer, came := f.asked(t, nil, imgAt(web.URL), text("what?")); came != want || web.bodies() != i+1 || answer != reference(t, nil, turn{file, "what?"}) {
+			t.Errorf("%d, without: %s, %d bodies sent, answer %q", i, came, web.bodies(), answer)
+		}
+	}
+	other := picture(t, 56, 56, 83)
+	web.set(other)
+	answer, came := f.asked(t, nil, imgAt(web.URL), text("and?"), img(other))
+	if want := reference(t, nil, turn{other, "and?", other}); answer != want || came != "refetched/encoded refetched/encoded" {
+		t.Errorf("another picture: %s, answer %q, want %q", came, answer, want)
+	}
+	if _, came := f.asked(t, nil, imgAt(web.URL), text("what?")); came != "fetched/local" {
+		t.Errorf("the tag is believed again: %s", came)
+	}
+}
+
+// A picture that has grown since its server said that it is unchanged has no room: its request is to come again, and
+// then gets it.
+func TestRevalidatedImageHasGrown(t *testing.T) {
+	f := newFleet(t, func(o *options) {
+		o.p2p = true
+		forgetful(o)
+		revisiting(0)(o)
+	})
+	web := newAlbum(t, picture(t, 56, 56, 84))
+	f.asked(t, nil, imgAt(web.URL), text("what?"))
+	large := picture(t, 120, 120, 85)
+	web.set(large)
+	status, header, body := f.post(t, nil, user(imgAt(web.URL), text("what?")))
+	if e := parseFailure(t, body); status != 503 || header.Get("Retry-After") == "" || e.Param != "messages[0].content[0]" {
+		t.Errorf("%d %v %s", status, header, body)
+	}
+	if answer, came := f.asked(t, nil, imgAt(web.URL), text("what?")); came != "fetched/encoded" || answer != reference(t, nil, turn{large, "what?"}) {
+		t.Errorf("the next: %s, answer %q", came, answer)
+	}
+	eventually(t, "the memory is back", f.free)
+}
