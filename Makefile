@@ -66,8 +66,8 @@ race: ## run the tests under the race detector (needs a C compiler)
 	@CGO_ENABLED=1 $(GO) test -race -timeout $(TEST_TIMEOUT) \
 		$$($(GO) list ./... | grep -v -x $(foreach p,$(NO_RACE),-e 'afterimage/$(p)'))
 
-# Fuzzers of what strangers send to a gateway: bodies, data URLs, events, headers.
-FUZZ     := openai/FuzzEnvelope openai/FuzzScan openai/FuzzEvents media/FuzzReception proxy/FuzzRequestID
+# Fuzzers of what strangers send to a gateway: bodies, data URLs, events, headers of requests and of image hosts.
+FUZZ     := openai/FuzzEnvelope openai/FuzzScan openai/FuzzEvents media/FuzzReception media/FuzzValidator proxy/FuzzRequestID tracing/FuzzParse admit/FuzzTimeout
 FUZZTIME ?= 30s
 
 .PHONY: fuzz

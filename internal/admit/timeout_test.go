@@ -78,3 +78,22 @@ func TestTimeoutIsTheClients(t *testing.T) {
 		}
 	})
 }
+
+// Whatever a client puts there is a time within bounds or a 400 that names the header.
+func FuzzTimeout(f *testing.F) {
+	for _, s := range []string{"30", "2.5", "500ms", "1m30s", "1e400", "NaN", "-1", "0x1p3", "9999999h", "24h"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := parseTimeout(text)
+		if err != nil {
+			if e := openai.AsError(err); e.Status != 400 || e.Param != HeaderTimeout {
+				t.Errorf("%q: %v", text, err)
+			}
+			return
+		}
+		if d <= 0 || d > maxTimeout {
+			t.Errorf("%q is %v", text, d)
+		}
+	})
+}

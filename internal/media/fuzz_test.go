@@ -7,6 +7,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"image"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"afterimage/internal/embedding"
@@ -87,6 +91,31 @@ func FuzzParseDataURL(f *testing.F) {
 		want, stdErr := base64.StdEncoding.DecodeString(string(url))
 		if got, err := decodeBase64(bytes.Clone(url)); stdErr == nil && (err != nil || !bytes.Equal(got, want)) {
 			t.Fatalf("got %q, %v, want %q", got, err, want)
+		}
+	})
+}
+
+// What a server gave to ask with can be asked with: it is a valid header, strong, and never from an answer that is
+// not to be kept.
+func FuzzValidator(f *testing.F) {
+	f.Add(`"v1"`, longAgo, "max-age=1", "Accept")
+	f.Add(`W/"v1"`, longAgo, "no-store", "*")
+	f.Fuzz(func(t *testing.T, tag, modified, control, vary string) {
+		h := http.Header{"Etag": {tag}, "Last-Modified": {modified}, "Date": {"Tue, 03 Jan 2006 15:04:05 GMT"}, "Cache-Control": {control}, "Vary": {vary}}
+		if tag == "" {
+			h.Del("Etag")
+		}
+		v := validatorOf(h)
+		if v.zero() {
+			return
+		}
+		req := httptest.NewRequest(http.MethodGet, "http://h/", nil)
+		v.ask(req)
+		if err := req.Write(io.Discard); err != nil || len(req.Header) != 1 {
+			t.Errorf("%+v makes %v, %v", v, req.Header, err)
+		}
+		if strings.HasPrefix(v.etag, "W") || v.etag != "" && v.modified != "" || control == "no-store" || control == "private" || vary == "*" || !v.confirms(h) {
+			t.Errorf("%q, %q, %q, %q give %+v", tag, modified, control, vary, v)
 		}
 	})
 }
