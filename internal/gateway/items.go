@@ -53,11 +53,12 @@ func (g *Gateway) loadImages(ctx context.Context, req *request) (images []*image
 	}
 	loaded := make([]*image, len(parts))
 	left := &allowance{total: g.cfg.MaxRequestImageBytes}
+	needed := g.fleet.snapshot().namesByBytes()
 	grp, ctx := errgroup.WithContext(ctx)
 	grp.SetLimit(fetchAtOnce)
 	for i := range parts {
 		grp.Go(func() error {
-			m, err := g.loadImage(ctx, parts[i], req.salt, left, false)
+			m, err := g.loadImage(ctx, parts[i], req.salt, left, needed)
 			if err != nil {
 				return partError(parts[i], err)
 			}

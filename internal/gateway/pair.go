@@ -70,6 +70,11 @@ func (s *snapshot) pairNamespaces() {
 	}
 }
 
+// namesByBytes says whether Encoders name pictures as vLLM does, by more of a file than is remembered without it.
+func (s *snapshot) namesByBytes() bool {
+	return slices.ContainsFunc(s.Encoders, func(w worker) bool { return w.Known && w.Seen.VLLM != nil })
+}
+
 // ready says whether a request with an image could be served, and each worker was asked for its name: a client
 // may name any of them from the first request on.
 func (s *snapshot) ready() error {

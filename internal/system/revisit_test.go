@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"afterimage/internal/control"
+	"afterimage/internal/embedding"
 	"afterimage/internal/gateway"
 	"afterimage/internal/media"
 )
@@ -131,6 +132,22 @@ func TestRevalidatedImageIsNeeded(t *testing.T) {
 	}
 	if _, came := f.asked(t, nil, imgAt(web.URL), text("what?")); came != "fetched/local" {
 		t.Errorf("the tag is believed again: %s", came)
+	}
+}
+
+// Where pictures are named as vLLM does, their bytes are needed: what is not held is transferred at once.
+func TestRevalidatedImageOfVLLMsName(t *testing.T) {
+	for bytes, want := range map[int64]string{0: "fetched/local", 1 << 20: "revalidated/local"} {
+		f := newFleet(t, func(o *options) {
+			o.share = &[]embedding.DType{embedding.Float32}[0]
+			forgetful(o)
+			revisiting(bytes)(o)
+		})
+		web := newAlbum(t, picture(t, 56, 56, 86))
+		first, _ := f.asked(t, nil, imgAt(web.URL), text("what?"))
+		if answer, came := f.asked(t, nil, imgAt(web.URL), text("what?")); came != want || answer != first {
+			t.Errorf("%d bytes held: %s, answer %q, want %s and %q", bytes, came, answer, want, first)
+		}
 	}
 }
 
