@@ -19,6 +19,8 @@ NO_RACE := internal/engine/llama internal/gguf internal/layers internal/model cm
 DEBUG_MEMORY := internal/arena internal/cache internal/store/ram
 
 TEST_TIMEOUT ?= 15m
+# A start of vLLM takes one to two minutes on a quiet machine of two cores, and several on a busy one.
+VLLM_TIMEOUT ?= 60m
 STATICCHECK  := $(GO) tool -modfile=tools/go.mod staticcheck
 GOFILES       = $(shell git ls-files --cached --others --exclude-standard '*.go')
 
@@ -53,7 +55,7 @@ test: deps deps-test deps-browser deps-mooncake build ## run all tests, then tho
 test-vllm: deps deps-mooncake ## hold objects against vLLM's own code, and the gateway against its proxy before real vLLM workers (after make peers)
 	@[ -f .cache/peers/venv/installed.txt ] || { echo "test-vllm: vLLM is not installed: run make peers" >&2; exit 1; }
 	@echo "test-vllm: vLLM, its engine on CPU with random weights and a plugin that lets the shared cache run there, Mooncake and Afterimage are real"
-	@$(GO) test -tags vllm -count=1 -v -timeout $(TEST_TIMEOUT) -run 'TestVLLM' ./internal/system
+	@$(GO) test -tags vllm -count=1 -v -timeout $(VLLM_TIMEOUT) -run 'TestVLLM' ./internal/system
 
 .PHONY: test-gpu
 test-gpu: deps deps-gpu ## run the engine on a Vulkan driver in software: split against whole, GPU against CPU

@@ -159,7 +159,7 @@ func (r *relayRig) ours(ctx context.Context, size int) *way {
 			Payload: func(context.Context) ([]byte, error) { return payload, nil },
 		}})[0].Err
 	}
-	w.check = func(bool) error { return r.client.Abandon(ctx, r.address, []string{name}) }
+	w.check = func(bool) error { return r.client.Abandon(ctx, r.address, []string{name}, false) }
 	return w
 }
 

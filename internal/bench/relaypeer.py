@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """vLLM's side of `afterimage bench relay`.
 
-usage: relaypeer.py consumer PORT BYTES
+usage: relaypeer.py consumer PORT BYTES [PORTS]
        relaypeer.py push SOCKET CONTROL BYTES
 
 consumer is the part of a vLLM prefill worker that takes embeddings: its control server, reservation manager, memory
-pool and Transfer Engine, without an engine. It prints "ready" when it takes calls.
+pool and Transfer Engine, without an engine. It prints "ready" when it takes calls. PORTS are the control ports of all
+tensor-parallel ranks, of which this is one, with commas between; without, it is the only one.
 
 push is the part of a vLLM Encoder that delivers them: its control client, the copy into its registered memory, and its
 Transfer Engine, one after the other in one thread. It connects to SOCKET and answers one JSON object a line with the
@@ -23,7 +24,7 @@ COLS = 1024
 HOST = "127.0.0.1"
 
 
-def consumer(port, size):
+def consumer(port, size, ports):
     import threading
 
     import torch
@@ -42,7 +43,7 @@ def consumer(port, size):
     held = worker._reservations
     server = ConsumerControlServer(
         HOST, port, worker._reserve_push_destination, worker._push_status, held.complete, held.cancel, held.expire,
-        peer_ports=[port], device=torch.device("cpu"), drain_ready=held.drain_ready,
+        peer_ports=ports, device=torch.device("cpu"), drain_ready=held.drain_ready,
     )
     server.start()
     print("ready", flush=True)
@@ -89,7 +90,8 @@ def push(path, control, size):
 
 if __name__ == "__main__":
     if sys.argv[1] == "consumer":
-        consumer(int(sys.argv[2]), int(sys.argv[3]))
+        ports = sys.argv[4] if len(sys.argv) > 4 else sys.argv[2]
+        consumer(int(sys.argv[2]), int(sys.argv[3]), [int(p) for p in ports.split(",")])
     else:
         push(sys.argv[2], sys.argv[3], int(sys.argv[4]))
     os._exit(0)  # without the destructors of native code

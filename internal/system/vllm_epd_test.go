@@ -7,6 +7,7 @@ package system
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -91,7 +92,8 @@ func awaitHealth(t *testing.T, urls ...string) {
 var volatile = regexp.MustCompile(`"(id|created)":("[^"]*"|[0-9]+)`)
 
 // TestVLLMWorkers puts our gateway and vLLM's own proxy before the same real vLLM workers, which hand embeddings over as
-// files (ECExampleConnector). Both must give the same answers, by byte but for ids and times.
+// files (ECExampleConnector). Both must give the same answers, by byte but for ids, times and the cuts between pieces of a
+// streamed text.
 func TestVLLMWorkers(t *testing.T) {
 	folder := t.TempDir()
 	encoder, stopEncoder := runPeer(t, func(port string) []string { return []string{"scripts/peers_serve.sh", "encoder", port, folder} })
@@ -184,8 +186,46 @@ func askPeer(t *testing.T, url string, body []byte) (string, int) {
 	if err != nil {
 		t.Fatalf("%s: %v", url, err)
 	}
-	return volatile.ReplaceAllString(string(b), `"$1":0`), resp.StatusCode
+	text := volatile.ReplaceAllString(string(b), `"$1":0`)
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		text = joined(t, text)
+	}
+	return text, resp.StatusCode
 }
+
+// joined is a stream with the pieces of its text put together: vLLM sends several tokens in one event if its front end is
+// slower than its engine, by chance.
+func joined(t *testing.T, stream string) string {
+	t.Helper()
+	var out []string
+	var content strings.Builder
+	for _, event := range strings.Split(strings.TrimSpace(stream), "\n\n") {
+		var e struct {
+			Choices []struct {
+				Delta    map[string]any
+				Logprobs any
+				Finish   any `json:"finish_reason"`
+			}
+		}
+		data, ok := strings.CutPrefix(event, "data: ")
+		if !ok || data != "[DONE]" && json.Unmarshal([]byte(data), &e) != nil {
+			t.Fatalf("%q is no event of a chat", event)
+		}
+		if len(e.Choices) == 1 {
+			c := e.Choices[0]
+			piece, _ := c.Delta["content"].(string)
+			content.WriteString(piece)
+			if c.Finish == nil && c.Logprobs == nil && len(c.Delta) == 1 {
+				continue // but for a piece of text it says nothing
+			}
+			event = contentIn.ReplaceAllString(event, `"content":""`)
+		}
+		out = append(out, event)
+	}
+	return strings.Join(append(out, content.String()), "\n")
+}
+
+var contentIn = regexp.MustCompile(`"content":"([^"\\]|\\.)*"`)
 
 // seriesValue returns the value of the series whose label is written as name="value".
 func seriesValue(t *testing.T, reg *prometheus.Registry, label string) float64 {

@@ -11,43 +11,62 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+// given are transfers that are given up.
+type given struct {
+	transfers []string
+	// late says that bytes may still come for them. The shard gets Config.Drain to take those in, counted from when it
+	// is known to run: one that stood still has yet to read what its host has received.
+	late bool
+}
+
 // giveUp abandons the failed items at the shard: those of broken writes after what was on its way has arrived. What the
 // shard cannot be told at once it is told in the background, and giveUp returns why.
 func (r *shardRun) giveUp(ctx context.Context, failed []bool) error {
-	var now, later []string
+	now, later := given{}, given{late: true}
 	for i, at := range r.items {
 		switch {
 		case !failed[i] || at.holds == nothing:
 		case at.holds == dirty:
-			later = append(later, at.of.Transfer)
+			later.transfers = append(later.transfers, at.of.Transfer)
 		default:
-			now = append(now, at.of.Transfer)
+			now.transfers = append(now.transfers, at.of.Transfer)
 		}
 	}
-	err := r.abandon(ctx, now)
-	if len(later) > 0 {
-		time.Sleep(r.p.c.cfg.Drain)
-		err = errors.Join(err, r.abandon(ctx, later))
-	}
-	return err
+	return errors.Join(r.abandon(ctx, now), r.abandon(ctx, later))
 }
 
 // abandon abandons transfers at the shard.
-func (r *shardRun) abandon(ctx context.Context, transfers []string) error {
-	for n, id := range transfers {
-		if r.q == nil { // lost; of kept ones none is better than it was
-			q, err := r.p.freshControl(ctx, r.address)
-			if err != nil {
-				r.p.c.settle(r.p, r.address, transfers[n:])
-				return err
-			}
-			r.q = q
-		}
-		// An answer of any kind says that the shard has heard it.
-		if err := r.call(ctx, abandonRequest(id), new(struct{})); err != nil && !isRefusal(err) {
-			r.p.c.settle(r.p, r.address, transfers[n:])
+func (r *shardRun) abandon(ctx context.Context, g given) error {
+	if len(g.transfers) == 0 {
+		return nil
+	}
+	if g.late {
+		if err := r.hear(ctx, statusRequest(g.transfers[0])); err != nil {
+			r.p.c.settle(r.p, r.address, g)
 			return err
 		}
+		time.Sleep(r.p.c.cfg.Drain)
+	}
+	for n, id := range g.transfers {
+		if err := r.hear(ctx, abandonRequest(id)); err != nil {
+			r.p.c.settle(r.p, r.address, given{g.transfers[n:], g.late})
+			return err
+		}
+	}
+	return nil
+}
+
+// hear makes a call of which it matters only that the shard hears it. An answer of any kind says so.
+func (r *shardRun) hear(ctx context.Context, request []byte) error {
+	if r.q == nil { // lost; of kept ones none is better than it was
+		q, err := r.p.freshControl(ctx, r.address)
+		if err != nil {
+			return err
+		}
+		r.q = q
+	}
+	if err := r.call(ctx, request, new(any)); err != nil && !isRefusal(err) {
+		return err
 	}
 	return nil
 }
@@ -59,47 +78,58 @@ const (
 
 // settle abandons transfers at a shard in the background, until the shard has heard it, Config.Settle has passed or
 // the Client is closed.
-func (c *Client) settle(p *peer, address string, transfers []string) {
+func (c *Client) settle(p *peer, address string, g given) {
 	end := time.Now().Add(c.cfg.Settle)
 	c.bg.Go(func() {
 		for wait := minSettle; time.Now().Before(end); wait = min(2*wait, maxSettle) {
-			select {
-			case <-c.ctx.Done():
+			if c.pause(wait) != nil {
 				return
-			case <-time.After(wait):
 			}
-			if transfers = p.tell(c.ctx, address, transfers); len(transfers) == 0 {
+			if g.transfers = p.tell(address, g); len(g.transfers) == 0 {
 				return
 			}
 		}
-		c.cfg.Logger.Warn("a consumer was not told of transfers that were given up", "consumer", p.address, "transfers", len(transfers))
+		c.cfg.Logger.Warn("a consumer was not told of transfers that were given up", "consumer", p.address, "transfers", len(g.transfers))
 	})
 }
 
+// pause waits; an error says that the Client was closed.
+func (c *Client) pause(d time.Duration) error {
+	select {
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
 // tell abandons transfers at a shard through a connection of its own, and returns those that the shard has not heard.
-func (p *peer) tell(ctx context.Context, address string, transfers []string) []string {
-	q, err := p.freshControl(ctx, address)
+func (p *peer) tell(address string, g given) []string {
+	q, err := p.freshControl(p.c.ctx, address)
 	if err != nil {
-		return transfers
+		return g.transfers
 	}
 	defer q.close()
-	for n, id := range transfers {
-		if err := p.call(ctx, q, abandonRequest(id), new(struct{})); err != nil && !isRefusal(err) {
-			return transfers[n:]
+	if g.late && p.c.pause(p.c.cfg.Drain) != nil {
+		return g.transfers
+	}
+	for n, id := range g.transfers {
+		if err := p.call(p.c.ctx, q, abandonRequest(id), new(struct{})); err != nil && !isRefusal(err) {
+			return g.transfers[n:]
 		}
 	}
 	return nil
 }
 
 // Abandon has all shards of the consumer at address free what they hold for transfers, and refuse them from here on:
-// those of a request that failed, or of a process that was killed. Nothing may be writing for them. What the shards
-// cannot be told at once they are told in the background.
-func (c *Client) Abandon(ctx context.Context, address string, transfers []string) error {
-	p := c.peer(address)
+// those of a request that failed, or of a process that was killed. Nothing may be writing for them; late says that bytes
+// of a writer that is gone may still come. What the shards cannot be told at once they are told in the background.
+func (c *Client) Abandon(ctx context.Context, address string, transfers []string, late bool) error {
+	p, g := c.peer(address), given{transfers, late}
 	addresses, q, err := p.shards(ctx)
 	if err != nil {
 		// Which shards there are is asked anew with each attempt.
-		c.settleAll(p, transfers)
+		c.settleAll(p, g)
 		return fmt.Errorf("%w: %w", ErrUnsettled, err)
 	}
 	p.keep(p.address, q, nil)
@@ -108,7 +138,7 @@ func (c *Client) Abandon(ctx context.Context, address string, transfers []string
 		all.Go(func() error {
 			r := newShardRun(p, at, nil)
 			defer r.end()
-			return r.abandon(ctx, transfers)
+			return r.abandon(ctx, g)
 		})
 	}
 	if err := all.Wait(); err != nil {
@@ -118,14 +148,12 @@ func (c *Client) Abandon(ctx context.Context, address string, transfers []string
 }
 
 // settleAll abandons transfers at all shards of a consumer, in the background, once it says which it has.
-func (c *Client) settleAll(p *peer, transfers []string) {
+func (c *Client) settleAll(p *peer, g given) {
 	end := time.Now().Add(c.cfg.Settle)
 	c.bg.Go(func() {
 		for wait := minSettle; time.Now().Before(end); wait = min(2*wait, maxSettle) {
-			select {
-			case <-c.ctx.Done():
+			if c.pause(wait) != nil {
 				return
-			case <-time.After(wait):
 			}
 			addresses, q, err := p.shards(c.ctx)
 			if err != nil {
@@ -133,12 +161,12 @@ func (c *Client) settleAll(p *peer, transfers []string) {
 			}
 			p.keep(p.address, q, nil)
 			for _, at := range addresses {
-				if left := p.tell(c.ctx, at, transfers); len(left) > 0 {
-					c.settle(p, at, left)
+				if left := p.tell(at, g); len(left) > 0 {
+					c.settle(p, at, given{left, g.late})
 				}
 			}
 			return
 		}
-		c.cfg.Logger.Warn("a consumer was not told of transfers that were given up", "consumer", p.address, "transfers", len(transfers))
+		c.cfg.Logger.Warn("a consumer was not told of transfers that were given up", "consumer", p.address, "transfers", len(g.transfers))
 	})
 }

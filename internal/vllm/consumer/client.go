@@ -23,8 +23,8 @@ type Config struct {
 	WriteTimeout time.Duration
 	// FollowTimeout is how long another writer of the same embedding is waited for; 5 s.
 	FollowTimeout time.Duration
-	// Drain is the time between the end of a data connection that broke in a write and the abandonment of its
-	// transfer: what the consumer has received by then it still applies, and abandoned memory has a new owner at once;
+	// Drain is the time between a sign of life after a data connection broke in a write and the abandonment of its
+	// transfer: what the consumer's host has received it still applies, and abandoned memory has a new owner at once;
 	// 1 s.
 	Drain time.Duration
 	// Settle is how long a consumer that cannot be told of an abandoned transfer is tried; 10 min, twice the time

@@ -53,6 +53,9 @@ type engine struct {
 func (e *engine) write(ctx context.Context, address uint64, p []byte) error {
 	end, _ := ctx.Deadline()
 	_ = e.nc.SetDeadline(end)
+	// Until the acknowledgement, the end of the connection, or of this process, is to drop what waits to be sent: a shard
+	// that stands still would else be sent it when it goes on, long after the transfer was given up.
+	e.linger(0)
 	out := net.Buffers{writeHead(address, len(p)), p}
 	_, sent := out.WriteTo(e.nc)
 	if sent != nil {
@@ -71,7 +74,16 @@ func (e *engine) write(ctx context.Context, address uint64, p []byte) error {
 	case status != statusMagic<<32:
 		return fmt.Errorf("status % x instead of an acknowledgement", b)
 	}
+	e.linger(-1)
 	return nil
+}
+
+// linger sets what becomes of bytes that wait to be sent when the connection ends: with 0 they are dropped, with -1 the
+// kernel goes on to send them.
+func (e *engine) linger(seconds int) {
+	if nc, ok := e.nc.(interface{ SetLinger(int) error }); ok {
+		_ = nc.SetLinger(seconds) // fails on dead connections alone
+	}
 }
 
 // idle says that the connection is still open as far as this side can know.

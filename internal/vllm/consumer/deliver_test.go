@@ -229,7 +229,7 @@ func TestAbandon(t *testing.T) {
 	c := newClient(t, quick())
 	it := item(0, nil)
 	works(t, c, at, consumer.Written, it)
-	if err := c.Abandon(t.Context(), at.Address(), []string{it.Transfer}); err != nil {
+	if err := c.Abandon(t.Context(), at.Address(), []string{it.Transfer}, false); err != nil {
 		t.Error(err)
 	}
 	empty(t, at)
@@ -237,7 +237,7 @@ func TestAbandon(t *testing.T) {
 		t.Error("a transfer that was abandoned was delivered")
 	}
 	at.Stop()
-	if err := c.Abandon(t.Context(), at.Address(), []string{"x"}); !errors.Is(err, consumer.ErrUnsettled) {
+	if err := c.Abandon(t.Context(), at.Address(), []string{"x"}, false); !errors.Is(err, consumer.ErrUnsettled) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -17,8 +17,9 @@
 // The worker checks none of what it is given: a wrong shape ends its engine, wrong bytes stay, and a write to memory
 // that was given up overwrites whoever has it next. So nothing is written that does not have the size reserved, nothing
 // outside of the buffers that the shard announced, nothing to a host that is not the consumer's own, and nothing
-// without acknowledgement (tcp_proto_version 2). A write that broke is given up in this order: close the connection,
-// let what is on the way arrive (Config.Drain), abandon the transfer. A reserve without an answer is cancelled on a new
+// without acknowledgement (tcp_proto_version 2). A write that broke is given up in this order: reset the connection, which
+// drops what is still to be sent; hear from the shard that it runs; let it take in what its host has received
+// (Config.Drain); abandon the transfer. A reserve without an answer is cancelled on a new
 // connection, again and again until the consumer has heard it, since a process that was stopped may serve it later.
 //
 // # Ownership and concurrency

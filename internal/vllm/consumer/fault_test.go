@@ -146,7 +146,7 @@ func TestPayloads(t *testing.T) {
 		if at.Shards[0].Ready(good.Transfer) == nil || at.Shards[0].Ready(bad.Transfer) != nil {
 			t.Errorf("%s: the good item is to be there, and the bad one not", name)
 		}
-		if err := c.Abandon(t.Context(), at.Address(), []string{good.Transfer}); err != nil {
+		if err := c.Abandon(t.Context(), at.Address(), []string{good.Transfer}, false); err != nil {
 			t.Error(err)
 		}
 		empty(t, at)
@@ -304,7 +304,7 @@ func TestSettle(t *testing.T) {
 	empty(t, at)
 	peers.Store(1)
 	c.Forget(at.Address())
-	if err := c.Abandon(t.Context(), at.Address(), []string{"x"}); !errors.Is(err, consumer.ErrUnsettled) {
+	if err := c.Abandon(t.Context(), at.Address(), []string{"x"}, false); !errors.Is(err, consumer.ErrUnsettled) {
 		t.Errorf("got %v", err)
 	}
 	for told := cancels.Load(); cancels.Load() == told; {

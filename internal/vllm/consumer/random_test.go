@@ -90,7 +90,7 @@ func TestRandomFaults(t *testing.T) {
 	if len(good) == 0 || lost == 0 {
 		t.Fatalf("%d delivered, %d failed: the faults are too many or too few", len(good), lost)
 	}
-	if err := c.Abandon(t.Context(), at.Address(), good); err != nil {
+	if err := c.Abandon(t.Context(), at.Address(), good, false); err != nil {
 		t.Error(err)
 	}
 	empty(t, at)

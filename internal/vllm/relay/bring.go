@@ -263,7 +263,7 @@ func (b *Batch) End(ok bool) {
 			transfers = append(transfers, id.Text)
 		}
 		// One that could not be told is tried on by the client of consumers, and after that by a successor.
-		if b.r.cfg.Consumers.Abandon(context.WithoutCancel(b.r.ctx), b.consumer, transfers) == nil {
+		if b.r.cfg.Consumers.Abandon(context.WithoutCancel(b.r.ctx), b.consumer, transfers, false) == nil {
 			free()
 			return
 		}

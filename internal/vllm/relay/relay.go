@@ -22,7 +22,7 @@ import (
 // Consumers is what a Relay needs of package consumer.
 type Consumers interface {
 	Deliver(ctx context.Context, address string, items []consumer.Item) []consumer.Outcome
-	Abandon(ctx context.Context, address string, transfers []string) error
+	Abandon(ctx context.Context, address string, transfers []string, late bool) error
 	Forget(address string)
 }
 
@@ -140,7 +140,7 @@ const (
 func (r *Relay) bury(l left, at string) {
 	end := time.Now().Add(buryFor)
 	for wait := minBury; ; wait = min(2*wait, maxBury) {
-		err := r.cfg.Consumers.Abandon(r.ctx, at, l.transfers)
+		err := r.cfg.Consumers.Abandon(r.ctx, at, l.transfers, true)
 		if err == nil || time.Now().After(end) {
 			if err != nil {
 				r.cfg.Logger.Warn("a consumer was not told what a killed gateway may have left there", "consumer", at, "cause", err)
