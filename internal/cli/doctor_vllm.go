@@ -3,13 +3,9 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"image"
-	"image/png"
 	"io"
 	"net/http"
 	"strings"
@@ -46,7 +42,7 @@ func checkVLLM(ctx context.Context, l *config.Loaded, env []string) (found []fin
 	client := &http.Client{Timeout: encodeTimeoutVLLM}
 	defer client.CloseIdleConnections()
 	url := strings.TrimRight(strings.TrimSpace(v.EncodeServersURLs[0]), "/")
-	file := freshPNG()
+	file := vllm.FreshPicture()
 	model, err := vllm.AskModel(ctx, client, url)
 	var named vllm.Named
 	if err == nil {
@@ -56,24 +52,13 @@ func checkVLLM(ctx context.Context, l *config.Loaded, env []string) (found []fin
 		"start a vLLM Encoder, or name another with --encode-servers-urls"))
 	if err == nil {
 		found = append(found, checkName(named))
-		unnamed := freshPNG()
+		unnamed := vllm.FreshPicture()
 		auto, err := vllm.AskName(ctx, client, url, model, unnamed, true)
-		found = append(found, checkAutomatic(l.Relay.Model, unnamed, auto.Hash, err))
-		found = append(found, checkVLLMStore(ctx, l, env, named)...)
+		names, stored := checkVLLMStore(ctx, l, env, named)
+		found = append(found, checkAutomatic(names.Model, unnamed, auto.Hash, err))
+		found = append(found, stored...)
 	}
 	return append(found, checkConsumers(ctx, v.ECConsumerZMQAddrs)...)
-}
-
-// freshPNG is a small picture that nobody has seen.
-func freshPNG() []byte {
-	m := image.NewRGBA(image.Rect(0, 0, 56, 56))
-	rand.Read(m.Pix)
-	for i := 3; i < len(m.Pix); i += 4 {
-		m.Pix[i] = 255
-	}
-	var b bytes.Buffer
-	_ = png.Encode(&b, m) // into memory
-	return b.Bytes()
 }
 
 // checkName holds the rule that a relay names pictures by against what the engine said.
@@ -101,23 +86,66 @@ func checkAutomatic(model string, file []byte, hash string, err error) finding {
 	return verdict("automatic names", "", err, mooncake.Warn, "with encoder.protocol = v3, name in encoder.vllm_model what vLLM is given as its model; a relay needs no such names")
 }
 
-// checkVLLMStore looks for what the Encoder has just made, under the key where a relay looks.
-func checkVLLMStore(ctx context.Context, l *config.Loaded, env []string, n vllm.Named) []finding {
-	own := l.Relay
-	dtype, err := embedding.ParseDType(own.DType)
-	ns := embedding.Namespace{Prefix: own.Prefix, Model: own.Model, Revision: own.Revision, Encoder: own.Encoder, DType: dtype, Protocol: embedding.V3}
-	if err = errors.Join(err, ns.Validate()); err != nil {
-		return []finding{{Level: mooncake.Fail, Part: "keys", Text: err.Error(), Mend: "name the model as in the keys of the Store with --relay-model"}}
-	}
+// checkVLLMStore looks for what the Encoder has just made: under the key where a relay with these names looks, and without
+// names where the Encoder has put it. It returns the names too.
+func checkVLLMStore(ctx context.Context, l *config.Loaded, env []string, n vllm.Named) (own embedding.Namespace, found []finding) {
 	file, found := checkMooncakeFile(env)
 	address, _ := mooncakeServer(l.Mooncake.Client, file)
 	if !takesCalls(address) {
 		address = l.Mooncake.Client
 	}
-	key := ns.Key(embedding.Identifier(n.Hash))
+	own, configured, err := namesToCheck(l)
+	if err != nil {
+		return own, append(found, finding{Level: mooncake.Fail, Part: "keys", Text: err.Error(), Mend: "name the model as in the keys of the Store with --relay-model, or leave all of [relay]'s names out"})
+	}
+	theirs, err := readNames(ctx, mooncakeAdmin(l.Mooncake.Admin, file), n)
+	switch {
+	case err == nil:
+		found = append(found, finding{Level: mooncake.Fine, Part: "namespace", Text: "it stores under " + theirs.String()})
+	case configured:
+		found = append(found, verdict("namespace", "", err, mooncake.Warn, "name the HTTP port of the master in --mooncake-admin to see under which names it stores"))
+	default:
+		return own, append(found, verdict("namespace", "", err, mooncake.Fail,
+			"Encoders need cross_encoder_cache; name the HTTP port of their Mooncake master in --mooncake-admin, or their names in [relay]"))
+	}
+	if !configured {
+		own = theirs
+	} else if err == nil && own.String() != theirs.String() {
+		return own, append(found, finding{Level: mooncake.Fail, Part: "keys", Text: "[relay] says " + own.String(), Mend: "set " + theirNames(theirs) + ", or leave all of them out"})
+	}
+	key := own.Key(embedding.Identifier(n.Hash))
 	text, err := readVLLM(ctx, mooncake.Config{Addr: address, Logger: newLogger(io.Discard, l.Log)}, key)
-	return append(found, verdict("keys", text, err, mooncake.Fail,
+	return own, append(found, verdict("keys", text, err, mooncake.Fail,
 		"compare with 'afterimage store ls --store-kind mooncake' and mend the keys of [relay]; Encoders need cross_encoder_cache"))
+}
+
+// namesToCheck returns the namespace of [relay], if one is configured.
+func namesToCheck(l *config.Loaded) (n embedding.Namespace, configured bool, err error) {
+	if l.Relay.Model == "" {
+		return n, false, nil
+	}
+	n, _, err = relayNames(l.Config, nil)
+	return n, true, errors.Join(err, n.Validate())
+}
+
+// readNames reads off the Store under which names an Encoder stores.
+func readNames(ctx context.Context, admin string, n vllm.Named) (embedding.Namespace, error) {
+	if admin == "" {
+		return embedding.Namespace{}, errors.New("it is not known where the Mooncake master answers HTTP")
+	}
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	return vllm.ReadNamespace(ctx, mooncake.NewListing(nil, admin), n.Hash)
+}
+
+// theirNames are the settings of [relay] that make a namespace.
+func theirNames(n embedding.Namespace) string {
+	revision := n.Revision
+	if revision == "default" {
+		revision = ""
+	}
+	return fmt.Sprintf("relay.prefix = %q, relay.model = %q, relay.revision = %q, relay.encoder = %q, relay.dtype = %q", n.Prefix, n.Model, revision, n.Encoder,
+		strings.TrimPrefix(n.DType.String(), "torch."))
 }
 
 // readVLLM waits for an object and says what it is.

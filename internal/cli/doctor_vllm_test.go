@@ -70,10 +70,10 @@ func TestDoctorLooksForVLLM(t *testing.T) {
 	ns := embedding.Namespace{Model: "models/m", Encoder: embedding.VLLMDefaultEncoder, DType: embedding.BFloat16, Protocol: embedding.V3}
 	good := vllmconsumer.Start(t, vllmconsumer.Config{Shards: 2})
 	rdma := vllmconsumer.Start(t, vllmconsumer.Config{Segment: func(doc map[string]any) { doc["tcp_data_port"] = 0 }})
-	f := func(suffix, address string, status int, wants ...string) {
+	f := func(suffix, address string, names []string, status int, wants ...string) {
 		t.Helper()
-		out, got := doctor(t, nil, "--vllm", "--mooncake-client", m.Addr(), "--relay-model", "models/m",
-			"--encode-servers-urls", stubVLLMEncoder(t, ns, c, a, suffix), "--ec-consumer-zmq-addrs", address)
+		args := append([]string{"--vllm", "--mooncake-client", m.Addr(), "--encode-servers-urls", stubVLLMEncoder(t, ns, c, a, suffix), "--ec-consumer-zmq-addrs", address}, names...)
+		out, got := doctor(t, nil, args...)
 		for _, want := range wants {
 			if !strings.Contains(out, want) {
 				t.Errorf("%q is missing in:\n%s", want, out)
@@ -83,7 +83,12 @@ func TestDoctorLooksForVLLM(t *testing.T) {
 			t.Errorf("status %d, want %d:\n%s", got, status, out)
 		}
 	}
-	f("", good.Address(), exitOK, "ok    encoder", "a grid of [1,4,4]", "ok    names", "warn  automatic names", "4 x 8 of torch.bfloat16, under embedding@model:models/m@",
-		"2 shards that can be written to")
-	f("-processed", rdma.Address(), exitFailure, "fail  names", "mm_processor_kwargs", "ok    keys", "fail  consumer", "MC_FORCE_TCP=1")
+	model, admin := []string{"--relay-model", "models/m"}, []string{"--mooncake-admin", m.AdminAddr()}
+	const under = "4 x 8 of torch.bfloat16, under embedding@model:models/m@"
+	f("", good.Address(), model, exitOK, "ok    encoder", "a grid of [1,4,4]", "ok    names", "warn  automatic names", "warn  namespace", under, "2 shards that can be written to")
+	f("-processed", rdma.Address(), model, exitFailure, "fail  names", "mm_processor_kwargs", "ok    keys", "fail  consumer", "MC_FORCE_TCP=1")
+	f("", good.Address(), admin, exitOK, "ok    namespace", "it stores under "+ns.String(), "ok    keys", under)
+	f("", good.Address(), append(model, admin...), exitOK, "ok    namespace", "ok    keys", under)
+	f("", good.Address(), append([]string{"--relay-model", "/other"}, admin...), exitFailure, "ok    namespace", "fail  keys", "[relay] says embedding@model:/other@", `relay.model = "models/m"`)
+	f("", good.Address(), nil, exitFailure, "fail  namespace", "--mooncake-admin")
 }

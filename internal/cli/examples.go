@@ -47,7 +47,7 @@ var examples = map[string][]man.Example{
 	"gateway": {
 		{Does: "Put a gateway before workers", Line: "afterimage gateway --encoder http://10.0.0.7:8100 --encoder http://10.0.0.7:8101 --prefill http://10.0.0.8:8200"},
 		{Does: "Before vLLM workers", Line: "afterimage gateway --port 8000 --encode-servers-urls http://e1:8001 --decode-servers-urls http://d1:8003"},
-		{Does: "The same, with Store hits brought past their Encoders", Line: "afterimage gateway --port 8000 --encode-servers-urls http://e1:8001 --decode-servers-urls http://d1:8003 --ec-consumer-zmq-addrs tcp://d1:14579 --relay --relay-model /models/vl"},
+		{Does: "The same, with Store hits brought past their Encoders", Line: "afterimage gateway --port 8000 --encode-servers-urls http://e1:8001 --decode-servers-urls http://d1:8003 --ec-consumer-zmq-addrs tcp://d1:14579 --relay"},
 	},
 	"trace": {{Does: "Show what became of a request, by the x-afterimage-trace of its answer", Line: "afterimage trace 4f1c2a9e0b7d4c55a1e2f30918d7c6b5"}},
 	"top": {
@@ -84,7 +84,7 @@ var examples = map[string][]man.Example{
 		{Does: "Look at this host", Line: "afterimage doctor"},
 		{Does: "See a gateway's workers, two checks alone", Line: "afterimage doctor --config /etc/afterimage/afterimage.toml --role gateway --only peers,clock"},
 		{Does: "At the Mooncake cluster", Line: "afterimage doctor --store mooncake"},
-		{Does: "At a vLLM fleet, for a relay", Line: "afterimage doctor --vllm --encode-servers-urls http://e1:8001 --ec-consumer-zmq-addrs tcp://d1:14579 --relay-model /models/vl"},
+		{Does: "At a vLLM fleet, for a relay", Line: "afterimage doctor --vllm --encode-servers-urls http://e1:8001 --ec-consumer-zmq-addrs tcp://d1:14579"},
 	},
 	"completion": {
 		{Does: "Complete in this bash", Line: "source <(afterimage completion bash)"},

@@ -22,7 +22,7 @@ type gatewayCmd struct {
 	VLLM     config.VLLM     `embed:"" group:"vllm"`
 	Relay    config.Relay    `embed:"" group:"relay"`
 	Client   string          `name:"mooncake-client" key:"mooncake.client" placeholder:"HOST:PORT" group:"relay" help:"Where this host's mooncake_client takes calls, with --relay."`
-	Admin    string          `name:"mooncake-admin" key:"mooncake.admin" placeholder:"HOST:PORT" group:"store" help:"The HTTP port of a Mooncake master. The gateway asks it what the cluster stores, and shares images that it has among Encoders by load."`
+	Admin    string          `name:"mooncake-admin" key:"mooncake.admin" placeholder:"HOST:PORT" group:"store" help:"The HTTP port of a Mooncake master. The gateway asks it what the cluster stores, and shares images that it has among Encoders by load; with --relay, under which names vLLM's Encoders store."`
 	Fleet    config.Fleet    `embed:"" prefix:"fleet-" group:"token"`
 	common   `embed:""`
 }

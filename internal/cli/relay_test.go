@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"afterimage/internal/config"
+	"afterimage/internal/embedding"
 	"afterimage/internal/testkit"
 )
 
@@ -57,5 +58,35 @@ func TestRelayGateway(t *testing.T) {
 	}
 	if b, err := os.ReadFile(state); err != nil || strings.Contains(string(b), `"open"`) {
 		t.Errorf("the state after the end is %s, %v", b, err)
+	}
+}
+
+// TestRelayNames: the names under which Encoders store are those that are configured, or else the master of the cluster is
+// asked, at the port that is configured or else at its usual one.
+func TestRelayNames(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mooncake.json")
+	if err := os.WriteFile(file, []byte(`{"master_server_address": "10.0.0.5:50051", "protocol": "tcp"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	joined := []string{config.MooncakeEnv + "=" + file}
+	f := func(model, admin string, env []string, namespace string, asks bool, words string) {
+		t.Helper()
+		cfg := config.DefaultConfig()
+		cfg.Relay.Model, cfg.Mooncake.Admin = model, admin
+		n, keys, err := relayNames(cfg, env)
+		if (err != nil) != (words != "") || err != nil && !strings.Contains(err.Error(), words) {
+			t.Errorf("%q %q: %v, want %q", model, admin, err, words)
+		}
+		if (keys != nil) != asks || model != "" && n.String() != namespace || model == "" && n != (embedding.Namespace{}) {
+			t.Errorf("%q %q: %s, asks %t", model, admin, n, keys != nil)
+		}
+	}
+	f("m", "", nil, "embedding@model:m@revision:default@encoder:"+embedding.VLLMDefaultEncoder+"@dtype:torch.bfloat16@protocol:v3", false, "")
+	f("", "10.0.0.5:9003", nil, "", true, "")
+	f("", "", joined, "", true, "")
+	f("", "", nil, "", false, "mooncake.admin")
+	f("", "", []string{config.MooncakeEnv + "=/does/not/exist"}, "", false, "/does/not/exist")
+	if got := mooncakeAdmin("", config.MooncakeFile{MasterServerAddress: "10.0.0.5:50051"}); got != "10.0.0.5:9003" {
+		t.Errorf("the master is asked at %q", got)
 	}
 }

@@ -37,10 +37,7 @@ func mooncakeShelf(l *config.Loaded, env []string, named bool) (*shelfTool, erro
 	if !takesCalls(address) {
 		return nil, fmt.Errorf("no mooncake_client answers at %s; name another with --mooncake-client, or start it:\n%s", address, server.Command())
 	}
-	admin := l.Mooncake.Admin
-	if admin == "" && file.MasterServerAddress != "" {
-		admin = net.JoinHostPort(host(file.MasterServerAddress), masterHTTP)
-	}
+	admin := mooncakeAdmin(l.Mooncake.Admin, file)
 	t := &shelfTool{path: "Mooncake at " + address, flag: "--store-kind mooncake --mooncake-client " + address,
 		named: named && l.Source("mooncake.client") != "default", mapped: true}
 	t.blind = "name the HTTP port of its mooncake_master with --mooncake-admin"
@@ -53,6 +50,14 @@ func mooncakeShelf(l *config.Loaded, env []string, named bool) (*shelfTool, erro
 		return joinMooncake(ctx, cfg, admin, memory)
 	}
 	return t, nil
+}
+
+// mooncakeAdmin returns where the master answers HTTP: as configured, or else at its usual port; "" if no master is known.
+func mooncakeAdmin(configured string, file config.MooncakeFile) string {
+	if configured == "" && file.MasterServerAddress != "" {
+		return net.JoinHostPort(host(file.MasterServerAddress), masterHTTP)
+	}
+	return configured
 }
 
 // joinMooncake connects, and asks the master for lists if it answers at admin.

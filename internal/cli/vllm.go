@@ -42,8 +42,15 @@ func runVLLMFront(ctx context.Context, cfg config.Config, p *process) (err error
 	}
 	var parts closers
 	defer func() { err = errors.Join(err, parts.close()) }()
-	if own.Relay, err = openRelay(ctx, cfg, p, &parts); err != nil {
-		return err
+	if cfg.Relay.Enabled {
+		names, keys, err := relayNames(cfg, p.env)
+		if err != nil {
+			return err
+		}
+		own.Keys = keys
+		if own.Relay, err = openRelay(ctx, cfg, names, p, &parts); err != nil {
+			return err
+		}
 	}
 	f, err := vllm.New(own)
 	if err != nil {

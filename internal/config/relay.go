@@ -18,7 +18,7 @@ import (
 // Relay has a gateway before vLLM workers bring what the Mooncake Store has to them, without their Encoders.
 type Relay struct {
 	Enabled     bool   `toml:"enabled" key:"relay.enabled" name:"relay" help:"Bring images whose embeddings are in the Mooncake Store to the workers that prefill, so that no Encoder is asked. The workers take embeddings with ECMooncakeConnector over TCP, the Encoders share theirs with cross_encoder_cache."`
-	Model       string `toml:"model" key:"relay.model" name:"relay-model" placeholder:"PATH" help:"The model path or name in the Encoders' Store keys: embedding_model_identity, or else what vLLM is given as its model."`
+	Model       string `toml:"model" key:"relay.model" name:"relay-model" placeholder:"PATH" help:"The model path or name in the Encoders' Store keys: embedding_model_identity, or else what vLLM is given as its model. Empty: this and the other fields of the keys are read off an Encoder, which encodes one small picture for it at each start; mooncake.admin, or port 9003 of the master that MOONCAKE_CONFIG_PATH names, lists what it stored."`
 	Revision    string `toml:"revision" key:"relay.revision" name:"relay-revision" placeholder:"TEXT" help:"The model's revision in them; empty if vLLM is given none."`
 	Prefix      string `toml:"prefix" key:"relay.prefix" name:"relay-prefix" placeholder:"TEXT" help:"The Encoders' embedding_cache_prefix."`
 	Encoder     string `toml:"encoder" key:"relay.encoder" name:"relay-encoder" placeholder:"TEXT" help:"The encoder field of their keys, a hash of vLLM's settings for the multimodal encoder. The default is that of a vLLM that sets none."`
@@ -49,7 +49,7 @@ func (c *checker) relay(v *VLLM) {
 		}
 	}
 	if r.Model == "" {
-		c.fault("relay.model", "missing; name the model as in the keys of the Store, which 'afterimage store ls' shows behind @model:")
+		c.unnamed(r)
 	}
 	if r.Encoder == "" {
 		c.fault("relay.encoder", "missing; leave the key out for the default, or take what 'afterimage store ls' shows behind @encoder:")
@@ -111,4 +111,21 @@ func RelayState(env []string, port string) (string, error) {
 		dir = filepath.Join(home, ".local", "state")
 	}
 	return filepath.Join(dir, "afterimage", "relay-"+port+".json"), nil
+}
+
+// unnamed checks a relay that reads the names off an Encoder.
+func (c *checker) unnamed(r *Relay) {
+	usual := DefaultConfig().Relay
+	for _, f := range []struct{ key, value, usual string }{
+		{"relay.revision", r.Revision, usual.Revision}, {"relay.prefix", r.Prefix, usual.Prefix},
+		{"relay.encoder", r.Encoder, usual.Encoder}, {"relay.dtype", r.DType, usual.DType},
+	} {
+		if f.value != f.usual {
+			c.fault(f.key, "a name without relay.model; name the model as in the keys of the Store, which 'afterimage store ls' shows behind @model:, or leave all of them to be read off an Encoder")
+			return
+		}
+	}
+	if m := c.l.Mooncake.Admin; m != "" {
+		c.called("mooncake.admin", m, "of the master's HTTP server, e.g. 10.0.0.5:9003")
+	}
 }

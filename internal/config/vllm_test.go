@@ -64,7 +64,11 @@ func TestVLLM(t *testing.T) {
 	const at, relay, model = "vllm.ec_consumer_zmq_addrs=tcp://d1:1", "relay.enabled=true", "relay.model=m"
 	f([]string{e, d, at, relay, model})
 	f([]string{"vllm.dynamic_registration=true", relay, model})
-	f([]string{e, d, at, relay}, "relay.model", "afterimage store ls")
+	f([]string{e, d, at, relay})
+	f([]string{e, d, at, relay, "mooncake.admin=10.0.0.5"}, "mooncake.admin", "HOST:PORT")
+	for _, own := range []string{"relay.prefix=x", "relay.revision=x", "relay.dtype=float16"} {
+		f([]string{e, d, at, relay, own}, own[:strings.Index(own, "=")], "relay.model", "afterimage store ls")
+	}
 	f([]string{e, d, relay, model}, "relay.enabled", "vllm.ec_consumer_zmq_addrs")
 	f([]string{e, d, at, relay, model, "vllm.no_rewrite=true"}, "relay.enabled", "vllm.no_rewrite")
 	f([]string{e, d, "vllm.ec_consumer_zmq_addrs=ipc:///x", relay, model}, "vllm.ec_consumer_zmq_addrs", "ipc:///x", "tcp://HOST:PORT")

@@ -16,6 +16,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -45,6 +46,7 @@ const maxRelayTTFT = 0.6
 // relayRig is a vLLM Encoder and a vLLM P/D with the Mooncake connector, both real, and before them vLLM's own proxy and
 // our gateway with a relay.
 type relayRig struct {
+	cluster      *testkit.Mooncake
 	theirs, ours string
 	encoder      string
 	stopEncoder  func()
@@ -60,7 +62,7 @@ func startRelayRig(t *testing.T) *relayRig {
 	t.Helper()
 	m := testkit.StartMooncake(t, testkit.MooncakeConfig{})
 	control := fmt.Sprint(testkit.FreePort(t))
-	r := &relayRig{control: "tcp://127.0.0.1:" + control, reg: prometheus.NewRegistry()}
+	r := &relayRig{cluster: m, control: "tcp://127.0.0.1:" + control, reg: prometheus.NewRegistry()}
 	var pd string
 	r.encoder, r.stopEncoder = runPeer(t, func(port string) []string {
 		return []string{"scripts/peers_serve.sh", "encoder-mooncake", port, m.MasterAddr()}
@@ -79,8 +81,9 @@ func startRelayRig(t *testing.T) *relayRig {
 	model := must[string](t)(filepath.Abs("../../.cache/peers/models/tiny-vl"))
 	r.ns = embedding.Namespace{Model: model, Encoder: embedding.VLLMDefaultEncoder, DType: embedding.BFloat16, Protocol: embedding.V3}
 	consumers := consumer.New(consumer.Config{Logger: quiet})
-	bringer := must[*relay.Relay](t)(relay.New(relay.Config{
-		Store: r.store, Arena: r.memory, Namespace: r.ns, Consumers: consumers, State: filepath.Join(t.TempDir(), "relay.json"), Metrics: r.reg, Logger: quiet,
+	state := filepath.Join(t.TempDir(), "relay.json")
+	bringer := must[*relay.Relay](t)(relay.New(relay.Config{ // which is told no names
+		Store: r.store, Arena: r.memory, Consumers: consumers, State: state, Metrics: r.reg, Logger: quiet,
 	}))
 	t.Cleanup(func() {
 		err := bringer.Close()
@@ -90,6 +93,10 @@ func startRelayRig(t *testing.T) *relayRig {
 		}
 	})
 	r.front(t, pd, bringer)
+	within(t, 2*time.Minute, "the gateway reads off the Encoder under which names it stores", func() bool {
+		text, _ := os.ReadFile(state)
+		return bytes.Contains(text, []byte(r.ns.String()))
+	})
 	return r
 }
 
@@ -110,11 +117,16 @@ func (r *relayRig) front(t *testing.T, pd string, bringer *relay.Relay) {
 			{Role: vllm.Encode, URL: counter.URL, Replicas: 1},
 			{Role: vllm.PrefillDecode, URL: pd, Replicas: 1, Addresses: []string{r.control}},
 		},
-		Registry: vllm.RegistryConfig{FailThreshold: 3}, Routing: vllm.Affinity, DecodeRetries: 1, Failovers: 2, Relay: bringer,
+		Registry: vllm.RegistryConfig{FailThreshold: 3}, Routing: vllm.Affinity, DecodeRetries: 1, Failovers: 2, Relay: bringer, Keys: mooncake.NewListing(nil, r.cluster.AdminAddr()),
 		KeepAlive: 5 * time.Second, ProbeTimeout: 2 * time.Second, WriteTimeout: 30 * time.Second,
 		Body: proxy.BodyLimits{MaxBytes: 64 << 20}, MaxMedia: 64, Metrics: r.reg, Logger: quiet,
 	}))
-	t.Cleanup(f.Close)
+	ctx, stop := context.WithCancel(context.Background())
+	f.Start(ctx)
+	t.Cleanup(func() {
+		stop()
+		f.Close()
+	})
 	mux := http.NewServeMux()
 	f.Routes(mux)
 	ours := httptest.NewServer(mux)
@@ -184,6 +196,7 @@ func TestVLLMRelay(t *testing.T) {
 	for _, file := range [][]byte{first, wide} { // what teaches the gateway
 		r.ask(t, r.ours, relayChat(t, 1, named(file, "")))
 	}
+	r.examined(t)
 	taught := r.encodes.Load()
 	var files [][]byte
 	for n := range 4 {

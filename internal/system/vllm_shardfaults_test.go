@@ -183,8 +183,9 @@ func (s *shardSuite) anotherWriter(t *testing.T) {
 	if o := <-got; o.Err != nil || o.How != consumer.Followed {
 		t.Errorf("the follower: %v", o)
 	}
-	s.want(t, c, follower(it), consumer.Resident)
-	s.abandon(t, c, it, second)
+	third := follower(it)
+	s.want(t, c, third, consumer.Resident)
+	s.abandon(t, c, it, second, third)
 }
 
 func (s *shardSuite) writerGivesUp(t *testing.T) {

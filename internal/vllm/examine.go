@@ -5,9 +5,12 @@ package vllm
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	goimage "image"
+	"image/png"
 	"io"
 	"net/http"
 
@@ -68,6 +71,18 @@ func AskName(ctx context.Context, client *http.Client, url, model string, file [
 		}
 	}
 	return n, nil
+}
+
+// FreshPicture is a small PNG file that nobody has seen.
+func FreshPicture() []byte {
+	m := goimage.NewRGBA(goimage.Rect(0, 0, 56, 56))
+	rand.Read(m.Pix)
+	for i := 3; i < len(m.Pix); i += 4 {
+		m.Pix[i] = 255
+	}
+	var b bytes.Buffer
+	_ = png.Encode(&b, m) // into memory
+	return b.Bytes()
 }
 
 // fetch makes one call and returns its answer, which is an error unless its status is 200.

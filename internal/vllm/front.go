@@ -61,6 +61,8 @@ type Config struct {
 	// Relay brings what the Store has to consumers, so that Encoders are not asked for it; nil leaves all to them. It
 	// is the caller's to close.
 	Relay *relay.Relay
+	// Keys is asked where an Encoder stores, for the Relay to know; nil if that knows it.
+	Keys Keys
 
 	WriteTimeout time.Duration // of each write to the client
 	LogRequests  bool
@@ -81,6 +83,8 @@ type Front struct {
 	statics  bool
 	probing  sync.WaitGroup
 	identify func() string // makes a transfer id
+
+	encoderCame chan struct{} // holds a note that one may be another process than before
 }
 
 // New returns a Front with its static instances in service; Start begins to probe.
@@ -97,7 +101,7 @@ func New(cfg Config) (*Front, error) {
 	f := &Front{
 		cfg: cfg, reg: NewRegistry(cfg.Registry), client: admit.WithToken(proxy.NewClient(idleFor(cfg.KeepAlive)), cfg.Token), held: newHeld(), names: newNames(),
 		metrics: newMetrics(cfg.Metrics, cfg.Fetched), statics: !cfg.Dynamic,
-		identify: func() string { return proxy.RandomHex(16) },
+		identify: func() string { return proxy.RandomHex(16) }, encoderCame: make(chan struct{}, 1),
 	}
 	for _, i := range cfg.Static {
 		if _, err := f.reg.Register(i); err != nil {
@@ -116,8 +120,11 @@ func idleFor(keepAlive time.Duration) time.Duration {
 	return keepAlive / 2
 }
 
-// Start probes the instances until ctx ends.
+// Start probes the instances, and finds out what the Relay has to know, until ctx ends.
 func (f *Front) Start(ctx context.Context) {
+	if f.cfg.Relay != nil && f.cfg.Keys != nil {
+		f.probing.Go(func() { f.discover(ctx) })
+	}
 	if f.cfg.ProbeInterval <= 0 {
 		return
 	}
@@ -135,7 +142,7 @@ func (f *Front) Start(ctx context.Context) {
 	})
 }
 
-// Close waits for the probes, whose context must have ended, and drops idle connections. No request may be in
+// Close waits for what Start began, whose context must have ended, and drops idle connections. No request may be in
 // work.
 func (f *Front) Close() {
 	f.probing.Wait()

@@ -101,6 +101,7 @@ func (f *Front) serveRegister(w http.ResponseWriter, r *http.Request) {
 		openai.WriteError(w, err)
 		return
 	}
+	f.came(i.Role)
 	if created {
 		f.cfg.Logger.Info("instance registered", "role", i.Role, "url", i.URL)
 	}

@@ -47,19 +47,28 @@ type pdFleet struct {
 	*front
 	encoder, pd *stub
 	consumer    *vllmconsumer.Consumer
+	second      *vllmconsumer.Consumer // of data-parallel replica 1, if there is one
 	memory      *arena.Arena
 	store       *mooncake.Client
 	relay       *relay.Relay
 	clients     *consumer.Client // of the Encoder
 	metrics     *prometheus.Registry
-	fail        atomic.Int64 // answers of the worker that are failures, whatever it was given
+	names       atomic.Pointer[embedding.Namespace] // under which the Encoder stores
+	fail        atomic.Int64                        // answers of the worker that are failures, whatever it was given
 }
 
 func newPDFleet(t *testing.T, with vllmconsumer.Config) *pdFleet {
 	t.Helper()
+	return newPDFleetKnowing(t, with, relayNamespace)
+}
+
+// newPDFleetKnowing is newPDFleet whose relay is configured with names; zero, it reads them off the Encoder.
+func newPDFleetKnowing(t *testing.T, with vllmconsumer.Config, names embedding.Namespace) *pdFleet {
+	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	m := testkit.StartMooncake(t, testkit.MooncakeConfig{})
 	p := &pdFleet{consumer: vllmconsumer.Start(t, with), metrics: prometheus.NewRegistry(), clients: consumer.New(consumer.Config{Logger: quiet})}
+	p.names.Store(&relayNamespace)
 	var err error
 	if p.memory, err = arena.New(arena.Config{Name: "relay-test", Bytes: 16 << 20, Mapped: true}); err != nil {
 		t.Fatal(err)
@@ -69,7 +78,7 @@ func newPDFleet(t *testing.T, with vllmconsumer.Config) *pdFleet {
 	}
 	ours := consumer.New(consumer.Config{CallTimeout: time.Second, Drain: 50 * time.Millisecond, Leave: time.Nanosecond, Logger: quiet})
 	p.relay, err = relay.New(relay.Config{
-		Store: p.store, Arena: p.memory, Namespace: relayNamespace, Consumers: ours, State: filepath.Join(t.TempDir(), "relay.json"),
+		Store: p.store, Arena: p.memory, Namespace: names, Consumers: ours, State: filepath.Join(t.TempDir(), "relay.json"),
 		Metrics: p.metrics, Logger: quiet,
 	})
 	if err != nil {
@@ -96,6 +105,9 @@ func newPDFleet(t *testing.T, with vllmconsumer.Config) *pdFleet {
 			{Role: PrefillDecode, URL: p.pd.URL, Replicas: 1, Addresses: []string{p.consumer.Address()}},
 		}
 		c.Relay, c.Metrics, c.DecodeRetries, c.ShortNames = p.relay, p.metrics, 0, false
+		if names == (embedding.Namespace{}) {
+			c.Keys = mooncake.NewListing(nil, m.AdminAddr())
+		}
 	})
 	return p
 }
@@ -133,15 +145,22 @@ func (p *pdFleet) encode(_ int, r received, w http.ResponseWriter) {
 			return
 		}
 		grid, rows := rowsFor(img.Bounds().Dx(), img.Bounds().Dy())
-		p.clients.Deliver(context.Background(), r.chat.Params.Consumer, []consumer.Item{{
-			Transfer: r.chat.Params.Items[i].Transfer, Hash: part.UUID, Rows: rows, Cols: relayCols, DType: "bfloat16", Size: 2,
-			Payload: func(context.Context) ([]byte, error) { return valuesOf(part.UUID, rows), nil },
-		}})
+		if r.chat.Params.Consumer != "" {
+			p.push(r, i, part.UUID, rows)
+		}
 		p.publish(part.UUID, rows, relayCols)
 		indices[part.UUID] = append(indices[part.UUID], i)
 		entries[part.UUID] = map[string]any{"item_indices": indices[part.UUID], "metadata": map[string]any{"image_grid_thw": grid}}
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{"id": "x", "ec_transfer_params": entries})
+}
+
+// push delivers the embedding of image i of a call to the consumer that it names.
+func (p *pdFleet) push(r received, i int, name string, rows int) {
+	p.clients.Deliver(context.Background(), r.chat.Params.Consumer, []consumer.Item{{
+		Transfer: r.chat.Params.Items[i].Transfer, Hash: name, Rows: rows, Cols: relayCols, DType: "bfloat16", Size: 2,
+		Payload: func(context.Context) ([]byte, error) { return valuesOf(name, rows), nil },
+	}})
 }
 
 // publish stores an embedding as vLLM's Encoders do.
@@ -154,15 +173,19 @@ func (p *pdFleet) publish(name string, rows, cols int) {
 	copy(buf.Bytes()[embedding.HeaderBytesV3:], valuesOf(name, rows))
 	if embedding.V3.Seal(buf.Bytes(), "", embedding.Meta{Rows: rows, Cols: cols, DType: embedding.BFloat16}) == nil {
 		buf.Commit()
-		_ = p.store.Put(context.Background(), relayNamespace.Key(embedding.Identifier(name)), buf, store.PutOptions{})
+		_ = p.store.Put(context.Background(), p.names.Load().Key(embedding.Identifier(name)), buf, store.PutOptions{})
 	}
 }
 
 // decode is the prefill worker: it needs every embedding that it was promised, at every shard.
 func (p *pdFleet) decode(_ int, r received, w http.ResponseWriter) {
 	sum := sha256.New()
+	at := p.consumer
+	if r.header.Get("X-Data-Parallel-Rank") == "1" {
+		at = p.second
+	}
 	for _, it := range r.chat.Params.Items {
-		for _, s := range p.consumer.Shards {
+		for _, s := range at.Shards {
 			b := s.Ready(it.Transfer)
 			if b == nil {
 				says(http.StatusInternalServerError, `{"error":{"message":"no push","type":"InternalServerError","code":500}}`)(0, r, w)

@@ -79,18 +79,34 @@ func (l *Listing) List(ctx context.Context, prefix string, after embedding.Key, 
 // fetch takes a list of all keys.
 func (l *Listing) fetch(ctx context.Context) error {
 	l.keys = []embedding.Key{}
-	err := l.ask(ctx, "/get_all_keys", func(body io.Reader) error {
+	err := l.each(ctx, func(key string) { l.keys = append(l.keys, embedding.Key(key)) })
+	slices.Sort(l.keys)
+	return err
+}
+
+// each calls f with every key, in no order.
+func (l *Listing) each(ctx context.Context, f func(key string)) error {
+	return l.ask(ctx, "/get_all_keys", func(body io.Reader) error {
 		lines := bufio.NewScanner(body)
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
 			if lines.Text() != "" {
-				l.keys = append(l.keys, embedding.Key(lines.Text()))
+				f(lines.Text())
 			}
 		}
 		return lines.Err()
 	})
-	slices.Sort(l.keys)
-	return err
+}
+
+// Find returns the keys of an identifier, whatever their namespaces. The master is asked for all keys, which none are
+// kept of. It may be called at any time.
+func (l *Listing) Find(ctx context.Context, id embedding.Identifier) (found []embedding.Key, err error) {
+	err = l.each(ctx, func(key string) {
+		if strings.HasSuffix(key, "@id:"+string(id)) {
+			found = append(found, embedding.Key(key))
+		}
+	})
+	return found, err
 }
 
 // sizes fills in the bytes of entries.

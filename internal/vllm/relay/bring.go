@@ -71,6 +71,7 @@ type Batch struct {
 
 	r        *Relay
 	consumer string
+	era      int // of what was learned
 	ids      []ID
 }
 
@@ -123,9 +124,14 @@ func (r *Relay) Bring(ctx context.Context, at string, pictures []Picture) *Batch
 func (r *Relay) plan(pictures []Picture, b *Batch) []*item {
 	var items []*item
 	byHash := map[string]*item{}
+	names, era := r.learned.namespace()
+	b.era = era
 	for i, p := range pictures {
 		out := &b.Items[i]
 		out.Result = Unknown
+		if names == (embedding.Namespace{}) {
+			continue
+		}
 		hash, ok := r.learned.hash(p)
 		if !ok {
 			continue
@@ -137,7 +143,7 @@ func (r *Relay) plan(pictures []Picture, b *Batch) []*item {
 		it := byHash[hash]
 		switch {
 		case it == nil:
-			it = &item{want: want{key: r.cfg.Namespace.Key(embedding.Identifier(hash)), hash: hash, grid: out.Grid}}
+			it = &item{want: wanted(names, hash, out.Grid)}
 			byHash[hash] = it
 			items = append(items, it)
 		case it.grid != out.Grid:
@@ -146,6 +152,11 @@ func (r *Relay) plan(pictures []Picture, b *Batch) []*item {
 		it.at = append(it.at, i)
 	}
 	return items
+}
+
+// wanted is the object of a picture that the engine calls hash.
+func wanted(names embedding.Namespace, hash string, g Grid) want {
+	return want{key: names.Key(embedding.Identifier(hash)), dtype: names.DType, hash: hash, grid: g}
 }
 
 // read reads what the consumer is not thought to have already.
@@ -169,7 +180,7 @@ func (r *Relay) read(ctx context.Context, items []*item) {
 
 // deliver brings to the consumer what was read, and what it may have.
 func (r *Relay) deliver(ctx context.Context, at string, all []*item, b *Batch) {
-	frame, ok := r.learned.known()
+	frame, ok := r.learned.knownIn(b.era)
 	var sent []*item
 	var deliveries []consumer.Item
 	for _, it := range all {
@@ -180,7 +191,7 @@ func (r *Relay) deliver(ctx context.Context, at string, all []*item, b *Batch) {
 			it.err = errUnknown
 			continue
 		}
-		c, err := frame.contract(it.grid, r.cfg.Namespace.DType)
+		c, err := frame.contract(it.grid, it.dtype)
 		if err == nil {
 			it.id, err = r.ids.take(at)
 		}
@@ -299,6 +310,12 @@ func (r *recent) put(hash string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen.put(hash, struct{}{})
+}
+
+func (r *recent) dropAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = halves[string, struct{}]{}
 }
 
 func (r *recent) drop(hash string) {

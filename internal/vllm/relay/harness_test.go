@@ -173,8 +173,13 @@ func newRig(t *testing.T) *rig {
 // open makes a Relay on the rig's parts.
 func (r *rig) open(t *testing.T) *Relay {
 	t.Helper()
+	return r.openUnder(t, namespace)
+}
+
+func (r *rig) openUnder(t *testing.T, names embedding.Namespace) *Relay {
+	t.Helper()
 	relay, err := New(Config{
-		Store: r.store, Arena: r.store.arena, Namespace: namespace, Consumers: r.clients, State: r.state,
+		Store: r.store, Arena: r.store.arena, Namespace: names, Consumers: r.clients, State: r.state,
 		StoreTimeout: 5 * time.Second, Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

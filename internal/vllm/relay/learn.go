@@ -98,8 +98,11 @@ const maxLearned = 1 << 14
 
 // learned is what Encoders and workers taught.
 type learned struct {
-	mu     sync.Mutex // guards what follows
-	frame  Frame      // zero until it is known
+	mu     sync.Mutex          // guards what follows
+	space  embedding.Namespace // of what Encoders store; zero until it is known
+	of     string              // the namespace that what follows belongs to
+	era    int                 // counts how often what follows was forgotten
+	frame  Frame               // zero until it is known
 	shapes halves[Shape, Grid]
 	names  halves[name, string]
 	taken  halves[string, Grid] // hashes that a worker took, as an Encoder made them

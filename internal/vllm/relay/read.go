@@ -15,9 +15,10 @@ import (
 
 // want is an object to be read.
 type want struct {
-	key  embedding.Key
-	hash string
-	grid Grid
+	key   embedding.Key
+	dtype embedding.DType // that of the key
+	hash  string
+	grid  Grid
 }
 
 // reading is an object that is being read, or was and is in use. All who want it at the same time share it.
@@ -125,7 +126,7 @@ func (r *reader) wantOf(o *reading) (store.Want, error) {
 	if !ok {
 		return store.Want{Key: o.key, Bytes: r.cfg.MaxObjectBytes}, nil
 	}
-	c, err := f.contract(o.grid, r.cfg.Namespace.DType)
+	c, err := f.contract(o.grid, o.dtype)
 	if err == nil && c.PayloadBytes()+embedding.HeaderBytesV3 > r.cfg.MaxObjectBytes {
 		err = fmt.Errorf("%w: %d bytes, more than %d", errTooLarge, c.PayloadBytes(), r.cfg.MaxObjectBytes)
 	}
@@ -158,7 +159,7 @@ func (r *reader) check(o *reading, object []byte, sum store.Got) error {
 	if err != nil {
 		return err
 	}
-	c, err := f.contract(o.grid, r.cfg.Namespace.DType)
+	c, err := f.contract(o.grid, o.dtype)
 	if err == nil {
 		err = c.Check(meta.Rows, meta.Cols, meta.DType)
 	}

@@ -30,7 +30,7 @@ type Consumers interface {
 type Config struct {
 	Store     store.Store // reads into Arena, and quarantines what is in doubt
 	Arena     *arena.Arena
-	Namespace embedding.Namespace // of vLLM's Encoders, protocol V3
+	Namespace embedding.Namespace // of vLLM's Encoders, protocol V3; zero: SetNamespace says it
 	Consumers Consumers
 	// State is the path of the file in which is written down what a successor has to know. One gateway uses it at a time.
 	State string
@@ -85,11 +85,11 @@ var (
 func New(cfg Config) (*Relay, error) {
 	cfg.StoreTimeout = cmp.Or(cfg.StoreTimeout, 2*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	if err := cfg.Namespace.Validate(); err != nil {
-		return nil, err
-	}
-	if cfg.Namespace.Protocol != embedding.V3 {
-		return nil, fmt.Errorf("relay: objects of protocol %s, want %s", cfg.Namespace.Protocol, embedding.V3)
+	own := cfg.Namespace != embedding.Namespace{}
+	if own {
+		if err := checkNamespace(cfg.Namespace); err != nil {
+			return nil, err
+		}
 	}
 	cfg.MaxObjectBytes = cmp.Or(cfg.MaxObjectBytes, int(cfg.Arena.Stats().Capacity/4))
 	file, s, err := openState(cfg.State)
@@ -102,14 +102,12 @@ func New(cfg Config) (*Relay, error) {
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.reader = newReader(&r.cfg, &r.learned, r.metrics)
 	r.reader.found = r.saveSoon
-	r.learned.frame = s.Frame
-	for _, sh := range s.Shapes {
-		r.learned.shapes.put(sh.Shape, sh.Grid)
+	r.learned.restore(s)
+	if own {
+		r.learned.setNamespace(cfg.Namespace)
 	}
 	r.bg.Go(r.keep)
-	if _, known := r.learned.known(); !known {
-		r.bg.Go(r.study)
-	}
+	r.bg.Go(r.study)
 	for _, l := range r.ids.predecessors() {
 		for _, at := range l.consumers {
 			r.bg.Go(func() { r.bury(l, at) })
@@ -164,39 +162,70 @@ func (r *Relay) Forget(address string) { r.cfg.Consumers.Forget(address) }
 // Learn files what an Encoder reported of a picture: the engine's name for it, and its grid. It is called after a worker
 // has answered the request with the embedding that this Encoder made.
 func (r *Relay) Learn(p Picture, hash string, g Grid) {
+	names, _ := r.learned.namespace()
+	if names == (embedding.Namespace{}) {
+		return // an Encoder under other names may have said it
+	}
 	if r.learned.learn(p, hash, g) {
 		r.saveSoon()
 	}
 	if _, known := r.learned.known(); !known {
 		select {
-		case r.lesson <- want{key: r.cfg.Namespace.Key(embedding.Identifier(hash)), hash: hash, grid: g}:
+		case r.lesson <- wanted(names, hash, g):
 		default: // the one before will do
 		}
 	}
 }
 
-// study reads the object of a picture that was learned of, until one has told the frame. Without, nothing could be brought
-// until a picture comes twice.
+// study reads the objects of pictures that were learned of while no frame is known, until one has told it. Without,
+// nothing could be brought until a picture comes twice.
 func (r *Relay) study() {
 	for {
-		var w want
 		select {
 		case <-r.ctx.Done():
 			return
-		case w = <-r.lesson:
-		}
-		for _, pause := range r.lessons {
-			select {
-			case <-r.ctx.Done():
-				return
-			case <-time.After(pause):
-			}
-			if _, known := r.learned.known(); known {
-				return
-			}
-			r.reader.giveBack(r.reader.get(r.ctx, []want{w})[0])
+		case w := <-r.lesson:
+			r.studyOne(w)
 		}
 	}
+}
+
+// studyOne reads one object, as soon as it is there.
+func (r *Relay) studyOne(w want) {
+	for _, pause := range r.lessons {
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		if _, known := r.learned.known(); known {
+			return
+		}
+		r.reader.giveBack(r.reader.get(r.ctx, []want{w})[0])
+	}
+}
+
+// SetNamespace says how Encoders call what they store, which may change as they do. What was learned of pictures under
+// another namespace is forgotten: it may be of another model.
+func (r *Relay) SetNamespace(n embedding.Namespace) error {
+	if err := checkNamespace(n); err != nil {
+		return err
+	}
+	if r.learned.setNamespace(n) {
+		r.recent.dropAll()
+	}
+	r.saveSoon()
+	return nil
+}
+
+func checkNamespace(n embedding.Namespace) error {
+	if err := n.Validate(); err != nil {
+		return err
+	}
+	if n.Protocol != embedding.V3 {
+		return fmt.Errorf("relay: objects of protocol %s, want %s", n.Protocol, embedding.V3)
+	}
+	return nil
 }
 
 func (r *Relay) saveSoon() {
@@ -227,27 +256,8 @@ func (r *Relay) keep() {
 }
 
 func (r *Relay) write() {
-	frame, shapes := r.learned.snapshot()
-	err := r.ids.update(func(s *state) { s.Frame, s.Shapes = frame, shapes })
+	err := r.ids.update(r.learned.save)
 	if err != nil {
 		r.cfg.Logger.Warn("relay: state", "cause", err)
 	}
-}
-
-// maxSavedShapes bounds the file.
-const maxSavedShapes = 2048
-
-// snapshot returns what is worth being known to a successor.
-func (l *learned) snapshot() (Frame, []shapeGrid) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var out []shapeGrid
-	for _, half := range []map[Shape]Grid{l.shapes.young, l.shapes.old} {
-		for s, g := range half {
-			if len(out) < maxSavedShapes {
-				out = append(out, shapeGrid{s, g})
-			}
-		}
-	}
-	return l.frame, out
 }

@@ -21,9 +21,11 @@ type state struct {
 	Epoch   uint64 `json:"epoch"`   // of the process that wrote last
 	// Open are the blocks of transfer ids that may be in use: of this process, and of earlier ones whose consumers were
 	// not all told.
-	Open   []openBlocks `json:"open,omitempty"`
-	Frame  Frame        `json:"frame"`
-	Shapes []shapeGrid  `json:"shapes,omitempty"`
+	Open []openBlocks `json:"open,omitempty"`
+	// What follows was learned of a fleet whose Encoders store under Namespace.
+	Namespace string      `json:"namespace,omitempty"`
+	Frame     Frame       `json:"frame"`
+	Shapes    []shapeGrid `json:"shapes,omitempty"`
 }
 
 // openBlocks are the ids of blocks From to To of an epoch, which consumers may know.
