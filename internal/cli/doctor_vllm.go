@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"afterimage/internal/admit"
 	"afterimage/internal/arena"
 	"afterimage/internal/config"
 	"afterimage/internal/embedding"
@@ -39,7 +40,11 @@ func checkVLLM(ctx context.Context, l *config.Loaded, env []string) (found []fin
 	if len(v.EncodeServersURLs) == 0 {
 		return []finding{{Level: mooncake.Fail, Part: "encoder", Text: "no vLLM Encoder is named", Mend: "name one with --encode-servers-urls"}}
 	}
-	client := &http.Client{Timeout: encodeTimeoutVLLM}
+	token, err := gatewayToken(l.Fleet)
+	if err != nil {
+		return []finding{verdict("configuration", "", err, mooncake.Fail, "name a file that this user can read in fleet.token_file")}
+	}
+	client := admit.WithToken(&http.Client{Timeout: encodeTimeoutVLLM, Transport: &http.Transport{}}, token)
 	defer client.CloseIdleConnections()
 	url := strings.TrimRight(strings.TrimSpace(v.EncodeServersURLs[0]), "/")
 	file := vllm.FreshPicture()

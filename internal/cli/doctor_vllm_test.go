@@ -26,6 +26,10 @@ import (
 func stubVLLMEncoder(t *testing.T, ns embedding.Namespace, c *mooncake.Client, a *arena.Arena, suffix string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Authorization"); got != "Bearer secret-of-the-fleet" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
 		if r.Method == http.MethodGet {
 			_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"m"}]}`)
 			return
@@ -73,7 +77,7 @@ func TestDoctorLooksForVLLM(t *testing.T) {
 	f := func(suffix, address string, names []string, status int, wants ...string) {
 		t.Helper()
 		args := append([]string{"--vllm", "--mooncake-client", m.Addr(), "--encode-servers-urls", stubVLLMEncoder(t, ns, c, a, suffix), "--ec-consumer-zmq-addrs", address}, names...)
-		out, got := doctor(t, nil, args...)
+		out, got := doctor(t, []string{"AFTERIMAGE_FLEET_TOKEN=secret-of-the-fleet"}, args...) // vLLM's --api-key
 		for _, want := range wants {
 			if !strings.Contains(out, want) {
 				t.Errorf("%q is missing in:\n%s", want, out)
