@@ -54,6 +54,7 @@ type pdFleet struct {
 	clients     *consumer.Client // of the Encoder
 	metrics     *prometheus.Registry
 	names       atomic.Pointer[embedding.Namespace] // under which the Encoder stores
+	missed      atomic.Int64                        // requests to the worker that lacked what they were promised
 	fail        atomic.Int64                        // answers of the worker that are failures, whatever it was given
 }
 
@@ -66,8 +67,12 @@ func newPDFleet(t *testing.T, with vllmconsumer.Config) *pdFleet {
 func newPDFleetKnowing(t *testing.T, with vllmconsumer.Config, names embedding.Namespace) *pdFleet {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
+	// Faults of these tests are answers, so that no limit has to be waited for, however slow the machine.
+	patient := consumer.Config{
+		CallTimeout: time.Minute, WriteTimeout: time.Minute, FollowTimeout: time.Minute, Drain: 50 * time.Millisecond, Leave: time.Nanosecond, Logger: quiet,
+	}
 	m := testkit.StartMooncake(t, testkit.MooncakeConfig{})
-	p := &pdFleet{consumer: vllmconsumer.Start(t, with), metrics: prometheus.NewRegistry(), clients: consumer.New(consumer.Config{Logger: quiet})}
+	p := &pdFleet{consumer: vllmconsumer.Start(t, with), metrics: prometheus.NewRegistry(), clients: consumer.New(patient)}
 	p.names.Store(&relayNamespace)
 	var err error
 	if p.memory, err = arena.New(arena.Config{Name: "relay-test", Bytes: 16 << 20, Mapped: true}); err != nil {
@@ -76,10 +81,10 @@ func newPDFleetKnowing(t *testing.T, with vllmconsumer.Config, names embedding.N
 	if p.store, err = mooncake.Open(t.Context(), mooncake.Config{Addr: m.Addr(), Logger: quiet}, p.memory); err != nil {
 		t.Fatal(err)
 	}
-	ours := consumer.New(consumer.Config{CallTimeout: time.Second, Drain: 50 * time.Millisecond, Leave: time.Nanosecond, Logger: quiet})
+	ours := consumer.New(patient)
 	p.relay, err = relay.New(relay.Config{
 		Store: p.store, Arena: p.memory, Namespace: names, Consumers: ours, State: filepath.Join(t.TempDir(), "relay.json"),
-		Metrics: p.metrics, Logger: quiet,
+		StoreTimeout: time.Minute, Metrics: p.metrics, Logger: quiet,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -188,6 +193,7 @@ func (p *pdFleet) decode(_ int, r received, w http.ResponseWriter) {
 		for _, s := range at.Shards {
 			b := s.Ready(it.Transfer)
 			if b == nil {
+				p.missed.Add(1)
 				says(http.StatusInternalServerError, `{"error":{"message":"no push","type":"InternalServerError","code":500}}`)(0, r, w)
 				return
 			}
