@@ -80,8 +80,18 @@ fuzz: ## fuzz what reads bodies, data URLs, events and headers, FUZZTIME (30s) e
 	done
 
 .PHONY: soak
-soak: deps deps-test deps-browser deps-mooncake build ## run the long loops and chaos tests at their full figures
-	@AFTERIMAGE_SOAK=1 $(GO) test -count=1 -timeout 60m ./...
+soak: deps deps-mooncake ## run what has a long version: half an hour of load, then kills, an hour in all; a line a minute
+	@from=$$SECONDS; \
+	soak() { \
+		echo "soak: $$(((SECONDS - from) / 60)) min: $$1 in internal/$$2, at most $$3"; \
+		AFTERIMAGE_SOAK=1 $(GO) test -count=1 -v -timeout "$$3" -run "^($$1)\$$" "./internal/$$2"; \
+	}; \
+	soak TestSoakLoad system 60m; \
+	soak TestChaos system 10m; \
+	soak TestSoak system 25m; \
+	soak 'TestKillClients|TestKillStore|TestPinsBesideEvictions' store/ram 15m; \
+	soak TestChaos store/mooncake 15m; \
+	echo "soak: all pass ($$(((SECONDS - from) / 60)) min)"
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck, layers

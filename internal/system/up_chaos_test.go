@@ -11,7 +11,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,13 +37,13 @@ type chaos struct {
 // come again. And at the end the roles hold no more memory than before. AFTERIMAGE_SOAK=1 goes on for 3 minutes.
 func TestChaos(t *testing.T) {
 	duration := 20 * time.Second
-	if os.Getenv("AFTERIMAGE_SOAK") != "" {
+	if soaking() {
 		duration = 3 * time.Minute
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	c := &chaos{u: startUp(t, pair(t, model.MLP)...), roles: []string{"encoder-0", "prefill-0", "store", "encoder-1", "gateway"}}
+	c := &chaos{u: startUp(t, pairOf(t, model.RandomOptions{Size: model.Small, Seed: 1})...), roles: []string{"encoder-0", "prefill-0", "store", "encoder-1", "gateway"}}
 	c.make(t, random)
 	for i := range c.bodies {
 		c.want = append(c.want, "")
@@ -67,15 +66,16 @@ func TestChaos(t *testing.T) {
 			}
 		})
 	}
+	tell := everyMinute(t, func() string { return fmt.Sprintf("%s through %d kills", c.counts(), kills) })
 	for ; time.Now().Before(end) && !t.Failed(); kills++ {
+		tell()
 		if pid := c.u.roles()[c.roles[kills%len(c.roles)]]; pid != 0 {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		time.Sleep(time.Duration(400+random.IntN(800)) * time.Millisecond) // what is under way when the next one dies
 	}
 	load.Wait()
-	t.Logf("%d answers through %d kills; %d times 503, %d streams cut, %d calls without a gateway",
-		c.asked.Load(), kills, c.again.Load(), c.cut.Load(), c.noGateway.Load())
+	say(t, "%s through %d kills", c.counts(), kills)
 	if kills < len(c.roles) {
 		t.Errorf("only %d kills", kills)
 	}
@@ -87,6 +87,11 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	c.u.idle(t)
+}
+
+func (c *chaos) counts() string {
+	return fmt.Sprintf("%d answers, %d times 503, %d streams cut, %d calls without a gateway",
+		c.asked.Load(), c.again.Load(), c.cut.Load(), c.noGateway.Load())
 }
 
 // make writes the requests.

@@ -32,13 +32,14 @@ type soak struct {
 	right  int
 	errs   map[string]int // clean errors, by kind
 	wrong  []string
+	tell   func() // says how far it is
 }
 
 // TestSoak asks from several clients at once while roles are killed at random: every answer is right
 // or a clean error, and no role grows. AFTERIMAGE_SOAK=1 runs it at full length.
 func TestSoak(t *testing.T) {
 	answers, kills, calm := 60, 4, 100
-	if os.Getenv("AFTERIMAGE_SOAK") != "" {
+	if soaking() {
 		answers, kills, calm = 1000, 25, 1500
 	}
 	seed := uint64(time.Now().UnixNano())
@@ -50,7 +51,7 @@ func TestSoak(t *testing.T) {
 	}
 
 	s.run(t, answers, answers/kills)
-	t.Logf("%d right answers and %v through %d kills", s.right, s.errs, kills)
+	say(t, "%d right answers and %v through %d kills", s.right, s.errs, kills)
 	eventually(t, "the fleet is whole again", func() bool { return len(s.u.roles()) == 5 })
 	s.u.works(t)
 
@@ -74,6 +75,7 @@ func TestSoak(t *testing.T) {
 func (s *soak) run(t *testing.T, n, every int) {
 	t.Helper()
 	goal := s.right + n
+	s.tell = everyMinute(t, func() string { return fmt.Sprintf("%d of %d right answers and %v", s.right, goal, s.errs) })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	pace := time.NewTicker(5 * time.Millisecond)
@@ -110,6 +112,7 @@ func (s *soak) ask(ctx context.Context, goal, every int) bool {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.tell()
 	kind := cleanError(err)
 	switch {
 	case err == nil && a.Text == s.want[i]:

@@ -92,9 +92,15 @@ func needEngine(t *testing.T) {
 // pair writes a tiny random model pair and returns the flags that name it.
 func pair(t *testing.T, p model.Projector) []string {
 	t.Helper()
+	return pairOf(t, model.RandomOptions{Projector: p, Seed: 1})
+}
+
+// pairOf is pair for any random pair.
+func pairOf(t *testing.T, o model.RandomOptions) []string {
+	t.Helper()
 	needEngine(t)
 	dir := t.TempDir()
-	if err := model.WriteRandom(dir, model.RandomOptions{Projector: p, Seed: 1}); err != nil {
+	if err := model.WriteRandom(dir, o); err != nil {
 		t.Fatal(err)
 	}
 	return []string{"--model", filepath.Join(dir, model.TextFile), "--mmproj", filepath.Join(dir, model.ProjectorFile)}
