@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	loadClients = 16  // of the closed loop that measures capacity
-	loadAtOnce  = 256 // most requests of the open loop under way; the door answers beyond 96
+	loadClients  = 16              // of the closed loop that measures capacity
+	loadAtOnce   = 256             // most requests of the open loop under way; the door answers beyond 96
+	loadPatience = 5 * time.Minute // of clients: what has no answer then hangs, on the slowest of machines
 )
 
 // trafficLoad is a set of requests with their right answers, and what became of those that were sent.
@@ -38,6 +39,7 @@ type trafficLoad struct {
 	turn   int // requests picked
 
 	right, refused, unsent, wrong atomic.Int64
+	slowest                       atomic.Int64 // answer or refusal since the last line, in ns
 }
 
 // newLoad writes the requests: about one picture, about several, about none; every fourth is streamed.
@@ -46,7 +48,7 @@ func newLoad(t *testing.T, u *upRun, plan loadPlan) *trafficLoad {
 	seed := uint64(time.Now().UnixNano())
 	say(t, "seed %d", seed)
 	l := &trafficLoad{u: u, plan: plan, random: rand.New(rand.NewPCG(seed, 0)),
-		http: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: loadAtOnce}}}
+		http: &http.Client{Timeout: loadPatience, Transport: &http.Transport{MaxIdleConnsPerHost: loadAtOnce}}}
 	files := make([][]byte, plan.pictures)
 	for i := range files {
 		files[i] = noise(t, int64(10_000+i))
@@ -107,57 +109,75 @@ func (l *trafficLoad) pick() int {
 	return (int(l.zipf.Uint64()) + l.turn/8) % len(l.bodies)
 }
 
-// closed has as many requests under way at once as there are clients, and returns the answers per second.
-func (l *trafficLoad) closed(t *testing.T, lasts time.Duration) float64 {
+// capacity has as many requests under way at once as there are clients, and returns the answers per second.
+func (l *trafficLoad) capacity(t *testing.T) float64 {
 	t.Helper()
 	before, from := l.right.Load(), time.Now()
 	var clients sync.WaitGroup
 	for range loadClients {
 		clients.Go(func() {
-			for time.Since(from) < lasts && l.wrong.Load() == 0 {
+			for time.Since(from) < l.plan.measure && l.wrong.Load() == 0 {
 				l.send(t, l.pick())
 			}
 		})
 	}
 	clients.Wait()
-	return float64(l.right.Load()-before) / time.Since(from).Seconds()
+	perSecond := float64(l.right.Load()-before) / time.Since(from).Seconds()
+	say(t, "capacity: %.1f answers/s of %d clients at once; arrivals at 70 %%: %.1f/s", perSecond, loadClients, 0.7*perSecond)
+	return perSecond
 }
 
-// open sends requests as they come, at so many per second on average, whether those before are answered or not.
-func (l *trafficLoad) open(t *testing.T, perSecond float64, w *watch) {
+// open puts 70 % of its capacity on the fleet, until as many requests have come, or as much time has passed, as planned.
+func (l *trafficLoad) open(t *testing.T, w *watch) {
 	t.Helper()
-	from := time.Now()
-	due, before := from, l.counts()
+	before, from, left := l.counts(), time.Now(), l.plan.arrivals
 	places := make(chan struct{}, loadAtOnce)
 	tell := everyMinute(t, func() string {
 		b := before
 		before = l.counts()
-		return fmt.Sprintf("%s; under way %d; MiB of %s", before.since(b), len(places), w.latest())
+		return fmt.Sprintf("%s; slowest %.1f s; under way %d; MiB of %s", before.since(b),
+			time.Duration(l.slowest.Swap(0)).Seconds(), len(places), w.latest())
 	})
+	more := func() bool { return (left > 0 || time.Since(from) < l.plan.lasts) && l.wrong.Load() == 0 }
+	for more() {
+		perSecond := 0.7 * l.capacity(t)
+		again := time.Now().Add(l.plan.between)
+		l.arrive(t, max(perSecond, 0.1), places, func() bool {
+			tell()
+			left--
+			return more() && (l.plan.between == 0 || time.Now().Before(again))
+		})
+	}
+}
+
+// arrive sends requests as they come, at so many per second on average, whether those before are answered or not.
+func (l *trafficLoad) arrive(t *testing.T, perSecond float64, places chan struct{}, more func() bool) {
 	var under sync.WaitGroup
-	for n := 0; l.wrong.Load() == 0; n++ {
-		if l.plan.arrivals > 0 && n == l.plan.arrivals || l.plan.arrivals == 0 && time.Since(from) > l.plan.lasts {
-			break
-		}
+	defer under.Wait()
+	for due := time.Now(); more(); {
 		l.mu.Lock()
 		due = due.Add(time.Duration(l.random.ExpFloat64() / perSecond * float64(time.Second)))
 		l.mu.Unlock()
 		time.Sleep(time.Until(due)) // arrivals are a matter of time
-		tell()
 		select {
 		case places <- struct{}{}:
 			i := l.pick()
-			under.Go(func() { defer func() { <-places }(); l.send(t, i) })
+			under.Go(func() { l.send(t, i); <-places })
 		default:
 			l.unsent.Add(1)
 		}
 	}
-	under.Wait()
 }
 
 // send asks request i and counts what comes back.
 func (l *trafficLoad) send(t *testing.T, i int) {
+	from := time.Now()
 	status, header, words, err := l.post(t.Context(), i)
+	for took := int64(time.Since(from)); ; {
+		if was := l.slowest.Load(); took <= was || l.slowest.CompareAndSwap(was, took) {
+			break
+		}
+	}
 	switch {
 	case err == nil && status == http.StatusOK && words == l.want[i]:
 		l.right.Add(1)
