@@ -243,6 +243,22 @@ func TestFaultsHitOneRequest(t *testing.T) {
 	wg.Wait()
 }
 
+// What a sequence holds when a call failed is known to nobody: a prompt that begins like it is computed from the start.
+func TestFaultEmptiesItsSequence(t *testing.T) {
+	s := newScheduler(t, &faulty{Runner: newModel(t, 2, 512, 0).Runner(), bad: 251}, Config{StepTokens: 16})
+	if err := s.Ask(t.Context(), []Part{{Tokens: append(words(5, 40), 251)}}, (&reader{n: 5}).next); !errors.Is(err, errFault) {
+		t.Fatalf("got %v, want the fault", err)
+	}
+	ask(t, s, 1, Part{Tokens: words(5, 40)})
+	if n := s.Stats().CachedCells; n != 0 {
+		t.Errorf("%d cells were taken over from a sequence whose call failed", n)
+	}
+	ask(t, s, 1, Part{Tokens: words(5, 40)})
+	if n := s.Stats().CachedCells; n == 0 {
+		t.Error("nothing is taken over from a sequence that is sound")
+	}
+}
+
 // A request that waits for its picture gives its place to one that can work, and gets one later.
 func TestWaitingGivesWay(t *testing.T) {
 	s := newScheduler(t, newModel(t, 1, 512, 0).Runner(), Config{})
