@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -71,6 +72,36 @@ func TestPrepareTakesNoForeignKey(t *testing.T) {
 			t.Errorf("identifier %q, key %q: got %v, want a 400", it.Identifier, it.Key, err)
 		}
 	}
+}
+
+// TestPrepareTakesNoForeignRows (G02): rows of another engine, width or type are refused with both values.
+func TestPrepareTakesNoForeignRows(t *testing.T) {
+	p := newWorker(t, fakeText{template: plainTemplate})
+	ask := func(engine string, c embedding.Contract) error {
+		it := control.PrepareItem{Identifier: "i", Key: "a@id:i", Contract: c, Tokens: 2, Bytes: 64}
+		_, err := p.check(&control.PrepareRequest{Request: "r", Engine: engine, Items: []control.PrepareItem{it},
+			Chat: json.RawMessage(`{"messages":[{"role":"user","content":"x"}]}`)})
+		return err
+	}
+	f := func(engine string, cols int, d embedding.DType, wants ...string) {
+		t.Helper()
+		err := ask(engine, embedding.Contract{Rows: 2, Cols: cols, DType: d})
+		var e *openai.Error
+		if !errors.As(err, &e) || e.Status != http.StatusUnprocessableEntity {
+			t.Fatalf("got %v, want a 422", err)
+		}
+		for _, want := range wants {
+			if !strings.Contains(e.Message, want) {
+				t.Errorf("got %q, want it to have %q", e.Message, want)
+			}
+		}
+	}
+	if err := ask("x", embedding.Contract{Rows: 2, Cols: 4, DType: embedding.Float32}); err != nil {
+		t.Fatalf("rows that fit: %v", err)
+	}
+	f("y", 4, embedding.Float32, `"y"`, `"x"`)
+	f("x", 5, embedding.Float32, "5 x torch.float32", "4 x torch.float32")
+	f("x", 4, embedding.Float16, "4 x torch.float16", "4 x torch.float32")
 }
 
 // neverTokenized is a text model whose tokeniser must not be asked.

@@ -303,8 +303,12 @@ func TestLoading(t *testing.T) {
 		eventually(t, name+": the memory is back", f.free)
 	}
 	c.mute = true
+	start := time.Now()
 	if a := f.ask(t, "", file); a.Text != want || a.Attempts != 1 || road(a) != "local by tcp" {
 		t.Errorf("a Store that does not answer: %d attempts, %s, %q", a.Attempts, road(a), a.Text)
+	}
+	if took := time.Since(start); took > 4*time.Second { // half a second, and a busy machine; a grant is waited for 5 s
+		t.Errorf("a Store that does not answer held the request up for %v", took)
 	}
 }
 
