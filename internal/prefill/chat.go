@@ -123,7 +123,7 @@ func (a *answer) item(ctx context.Context, i int) (held, error) {
 	waited := time.Since(start)
 	a.p.metrics.itemWait.Observe(waited.Seconds())
 	if err == nil {
-		err = a.p.admit(a.entry.items[i].Key, &h)
+		err = a.p.admit(&a.entry.items[i], &h)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -138,13 +138,23 @@ func (a *answer) item(ctx context.Context, i int) (held, error) {
 	return h, nil
 }
 
-// admit checks an embedding, and keeps it for the requests to come. It releases what it refuses.
-func (p *Prefill) admit(k embedding.Key, h *held) error {
-	if err := h.check(p.cfg.Protocol); err != nil {
+// admit holds an embedding against what the prompt was planned with, looks at what of it nobody has, and keeps it for
+// the requests to come. It releases what it refuses.
+func (p *Prefill) admit(it *control.PrepareItem, h *held) error {
+	if err := p.suits(it, h); err != nil {
 		h.buf.Release()
-		p.distrust(k, err)
+		p.distrust(it.Key, err)
 		return err
 	}
-	p.cfg.Residents.keep(k, *h)
+	p.cfg.Residents.keep(it.Key, *h)
 	return nil
+}
+
+// suits says what is wrong with an embedding. Who sent it has checked rows, width and type; what stands round the rows
+// is known here.
+func (p *Prefill) suits(it *control.PrepareItem, h *held) error {
+	if !fits(it, p.contract(it), h.meta) {
+		return fmt.Errorf("%w: %d rows in a layout of %d cells, planned for %d", embedding.ErrContract, h.meta.Rows, h.meta.Layout.KVCells(), it.Tokens)
+	}
+	return h.check(p.cfg.Protocol)
 }

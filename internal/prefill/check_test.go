@@ -42,6 +42,7 @@ func TestEveryRoadIsScanned(t *testing.T) {
 		t.Fatal(err)
 	}
 	const key embedding.Key = "m@id:i"
+	item := &control.PrepareItem{Key: key, Contract: embedding.Contract{Rows: 1, Cols: 4, DType: embedding.Float32}, Tokens: 1}
 	worker := func() *Prefill {
 		return &Prefill{cfg: Config{Protocol: embedding.A1, Logger: slog.New(slog.DiscardHandler), Residents: &Residents{Cache: cache.New(1 << 20)}}}
 	}
@@ -53,7 +54,7 @@ func TestEveryRoadIsScanned(t *testing.T) {
 	}{{unseen, 1, true}, {unseen, nan, false}, {summed, 1, true}, {summed, nan, false}, {summed, infinite, false}, {checked, nan, true}} {
 		p, h := worker(), sealed(t, a, key, c.value)
 		h.known = c.known
-		err := p.admit(key, &h)
+		err := p.admit(item, &h)
 		switch resident := p.cfg.Residents.has(key); {
 		case (err == nil) != c.ok || resident != c.ok:
 			t.Errorf("known %d, value %v: %v, resident: %v", c.known, c.value, err, resident)
@@ -68,7 +69,7 @@ func TestEveryRoadIsScanned(t *testing.T) {
 	for value, ok := range map[float32]bool{1: true, infinite: false} {
 		p, h := worker(), sealed(t, a, key, value)
 		h.known = taken(h.buf)
-		s := p.read(&control.PrepareItem{Key: key, Contract: embedding.Contract{Rows: 1, Cols: 4, DType: embedding.Float32}}, h)
+		s := p.read(item, h)
 		if s.read != ok || s.found.buf != nil || p.cfg.Residents.has(key) != ok {
 			t.Errorf("a copy of %v from the Store: %+v, resident: %v", value, s, p.cfg.Residents.has(key))
 		}

@@ -141,7 +141,7 @@ func (l *line) request(r *rand.Rand, start time.Duration) error {
 	for i := range out {
 		h, _, err := out[i].wait(ctx)
 		if err == nil {
-			err = l.p.admit(req.Items[i].Key, &h)
+			err = l.p.admit(&req.Items[i], &h)
 		}
 		if err != nil {
 			return err

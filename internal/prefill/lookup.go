@@ -131,7 +131,7 @@ func (p *Prefill) read(it *control.PrepareItem, h held) supply {
 		return supply{}
 	case h.buf.Foreign():
 		return supply{found: h, source: control.SourceStore}
-	case p.admit(it.Key, &h) != nil:
+	case p.admit(it, &h) != nil:
 		return supply{}
 	case !p.cfg.Residents.has(it.Key):
 		return supply{found: h, source: control.SourceStore}

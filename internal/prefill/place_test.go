@@ -65,7 +65,7 @@ func (l *line) keep(i int) {
 	l.deliver(it, out[0].ticket.Grant())
 	h, _, err := out[0].wait(l.t.Context())
 	if err == nil {
-		err = l.p.admit(it.Key, &h)
+		err = l.p.admit(&it, &h)
 	}
 	if err != nil {
 		l.t.Fatal(err)

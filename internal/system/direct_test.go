@@ -225,6 +225,20 @@ func wrongValuesAreRepaired(t *testing.T, f *fleet) (file []byte) {
 	return file
 }
 
+// TestWrongLayoutIsNotTaken: an object with the right rows and other tokens round them than the prompt has room for is
+// as good as none.
+func TestWrongLayoutIsNotTaken(t *testing.T) {
+	f := newFleet(t, forgetful)
+	file := picture(t, 140, 140, 5) // 25 rows
+	key := f.key(t, file)
+	f.ask(t, "0", picture(t, 140, 140, 6)) // the size is known
+	f.plantLayout(t, key, key, embedding.Layout{Parts: []embedding.Part{{Tokens: []int32{1, 2}}, {Rows: 25, Positions: 25}}}, func([]byte) {})
+	if a, want := f.ask(t, "", file), reference(t, nil, turn{file, "what?"}); a.Text != want || a.Items[0].Source != control.SourceEncoded {
+		t.Errorf("%d attempts, %s, %q, want %q", a.Attempts, road(a), a.Text, want)
+	}
+	eventually(t, "the memory is back", f.free)
+}
+
 // copying is a Store that lends nothing: what it gives is in the reader's memory. before is called ahead of
 // each read, which it may fail.
 type copying struct {

@@ -115,14 +115,19 @@ func (f *fleet) plant(t *testing.T, key, name embedding.Key, rows int) {
 // plantWith is plant of a payload that fill has written.
 func (f *fleet) plantWith(t *testing.T, key, name embedding.Key, rows int, fill func([]byte)) {
 	t.Helper()
+	f.plantLayout(t, key, name, embedding.Layout{Parts: []embedding.Part{{Rows: rows, Positions: rows}}}, fill)
+}
+
+// plantLayout is plantWith of an object with the layout l.
+func (f *fleet) plantLayout(t *testing.T, key, name embedding.Key, l embedding.Layout, fill func(payload []byte)) {
+	t.Helper()
 	s := f.encoders[0].store
 	if err := s.Remove(t.Context(), []embedding.Key{key}); err != nil {
 		t.Fatal(err)
 	}
-	l := embedding.Layout{Parts: []embedding.Part{{Rows: rows, Positions: rows}}}
 	buf := must[*arena.Buf](t)(f.encoders[0].arena.Reserve(embedding.A1.ObjectBytes(l, cols, embedding.Float32)))
 	defer buf.Release()
-	meta := embedding.Meta{Rows: rows, Cols: cols, DType: embedding.Float32, Layout: l}
+	meta := embedding.Meta{Rows: l.Rows(), Cols: cols, DType: embedding.Float32, Layout: l}
 	fill(buf.Bytes()[embedding.A1.PayloadOffset(l):])
 	if err := embedding.A1.Seal(buf.Bytes(), name, meta); err != nil {
 		t.Fatal(err)
