@@ -36,16 +36,7 @@ func (c *decodeWorkerCmd) Run(a *app) error {
 func runDecode(ctx context.Context, cfg config.Config, p *process) (err error) {
 	var parts closers
 	defer func() { err = errors.Join(err, parts.close()) }()
-	if cfg.Model, err = modelOf(cfg.Model, cfg.Engine.Kind, caches()); err != nil {
-		return err
-	}
-	eng, err := openText(cfg)
-	if err != nil {
-		return err
-	}
-	parts.add(eng.Close)
-	p.computesWith(eng.Spec().Backend)
-	memory, err := p.memory("decode.arena_bytes", cfg.Decode.ArenaBytes, &parts)
+	eng, memory, err := openWorker(&cfg, p, "decode.arena_bytes", cfg.Decode.ArenaBytes, &parts)
 	if err != nil {
 		return err
 	}

@@ -52,16 +52,7 @@ func runPrefill(ctx context.Context, cfg config.Config, p *process) (err error) 
 	}
 	var parts closers
 	defer func() { err = errors.Join(err, parts.close()) }()
-	if cfg.Model, err = modelOf(cfg.Model, cfg.Engine.Kind, caches()); err != nil {
-		return err
-	}
-	eng, err := openText(cfg)
-	if err != nil {
-		return err
-	}
-	parts.add(eng.Close)
-	p.computesWith(eng.Spec().Backend)
-	memory, err := p.memory("prefill.arena_bytes", cfg.Prefill.ArenaBytes, &parts)
+	eng, memory, err := openWorker(&cfg, p, "prefill.arena_bytes", cfg.Prefill.ArenaBytes, &parts)
 	if err != nil {
 		return err
 	}
@@ -79,6 +70,23 @@ func runPrefill(ctx context.Context, cfg config.Config, p *process) (err error) 
 		return err
 	}
 	return p.serveWorker(ctx, mux, worker)
+}
+
+// openWorker opens what every worker with a text model has: the model, which it fills in in cfg, and memory of the size
+// that key names.
+func openWorker(cfg *config.Config, p *process, key string, bytes config.Bytes, parts *closers) (engine.Text, *arena.Arena, error) {
+	var err error
+	if cfg.Model, err = modelOf(cfg.Model, cfg.Engine.Kind, caches()); err != nil {
+		return nil, nil, err
+	}
+	eng, err := openText(*cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	parts.add(eng.Close)
+	p.computesWith(eng.Spec().Backend)
+	memory, err := p.memory(key, bytes, parts)
+	return eng, memory, err
 }
 
 // newPrefill wires the parts between the engine and the HTTP server. The residents leave before the Store

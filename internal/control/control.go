@@ -40,6 +40,9 @@ const (
 	HeaderScope = "X-Afterimage-Scope"
 	// HeaderItems, in P/D's answer, is a JSON list of Arrival.
 	HeaderItems = "X-Afterimage-Items"
+	// HeaderFirstToken, in a worker's answer that is not streamed, is how many milliseconds its first token took from
+	// the call on: what the prompt took, and with it the rest.
+	HeaderFirstToken = "X-Afterimage-First-Token-MS"
 	// HeaderTrace, in the gateway's answer, is the random name under which it shows the trace.
 	HeaderTrace = "X-Afterimage-Trace"
 )

@@ -28,7 +28,7 @@ type TraceItem struct {
 
 // TraceStage is a point that a request passed.
 type TraceStage struct {
-	Name string  `json:"name"` // read, media, prepare, delivered (by Encoders), prefill, handoff (first byte of Decode), total
+	Name string  `json:"name"` // read, media, prepare, delivered (by Encoders), prefill (first token; with Decode, the prompt), handoff (first token of Decode), total
 	MS   float64 `json:"ms"`   // since the request arrived
 }
 

@@ -38,6 +38,7 @@ func (g *Gateway) chatCall(ctx context.Context, req *request, out *proxy.Reply, 
 	if err != nil {
 		return nil, err
 	}
+	sent := req.trace.since()
 	resp, err := g.client.Do(hr)
 	if err != nil {
 		return nil, g.broken(ctx, w, err)
@@ -56,7 +57,7 @@ func (g *Gateway) chatCall(ctx context.Context, req *request, out *proxy.Reply, 
 		g.outliers.worked(w.URL)
 		return h, nil
 	}
-	req.trace.firstByte()
+	req.trace.firstByte(sent, resp.Header.Get(control.HeaderFirstToken))
 	g.metrics.FirstByte(req.start)
 	span.End()
 	_, streaming := g.cfg.Tracer.Start(whole, "stream", tracing.Client)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sort"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,14 +55,21 @@ func (t *trace) decode(name string, bytes int) {
 // handedOff notes the time of the delivery.
 func (t *trace) handedOff(ms float64) { t.with(func(x *control.Trace) { x.HandOffMS = ms }) }
 
-// firstByte notes that an answer begins: that of a P/D, or of a decode worker.
-func (t *trace) firstByte() {
+// firstByte notes that an answer begins: that of a P/D, or of a decode worker, to a call that was made at sent. An answer
+// that comes as a whole says when its first token was there.
+func (t *trace) firstByte(sent float64, firstToken string) {
 	t.with(func(x *control.Trace) {
-		name := "prefill"
+		s := control.TraceStage{Name: "prefill", MS: t.since()}
 		if x.Decode != "" {
-			name = "handoff"
+			s.Name = "handoff"
 		}
-		x.Stages = append(x.Stages, control.TraceStage{Name: name, MS: t.since()})
+		if took, err := strconv.ParseFloat(firstToken, 64); err == nil && took >= 0 {
+			s.MS = min(s.MS, sent+took)
+		}
+		if n := len(x.Stages); n > 0 { // clocks of two processes
+			s.MS = max(s.MS, x.Stages[n-1].MS)
+		}
+		x.Stages = append(x.Stages, s)
 	})
 }
 

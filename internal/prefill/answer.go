@@ -69,7 +69,29 @@ func (a *answer) run(ctx context.Context, w http.ResponseWriter) error {
 			return err
 		}
 	}
-	a.readers = slices.Repeat([]int{len(a.choices)}, len(a.entry.items))
+	return a.compute(ctx, len(a.choices), a.begun, func(ctx context.Context) error { return a.write(ctx, w) })
+}
+
+// begun submits the choices that begin with their prompts; the others begin where the first of their prompt has come to.
+func (a *answer) begun(ctx context.Context) error {
+	if err := a.take(ctx); err != nil {
+		return err
+	}
+	for _, c := range a.choices {
+		if c.at > 0 {
+			continue
+		}
+		if err := a.submit(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compute has so many choices submitted, delivers embeddings to them as they come, and lets follow what uses their
+// results. When it returns, nothing of the request is in use any more.
+func (a *answer) compute(ctx context.Context, choices int, submit, follow func(context.Context) error) error {
+	a.readers = slices.Repeat([]int{choices}, len(a.entry.items))
 	ctx, cancel := context.WithCancel(ctx)
 	var waits sync.WaitGroup
 	defer func() {
@@ -78,21 +100,13 @@ func (a *answer) run(ctx context.Context, w http.ResponseWriter) error {
 		a.end(context.Canceled)
 		a.release()
 	}()
-	if err := a.take(ctx); err != nil {
+	if err := submit(ctx); err != nil {
 		return err
-	}
-	for _, c := range a.choices {
-		if c.at > 0 {
-			continue // it begins where the first of its prompt has come to
-		}
-		if err := a.submit(c); err != nil {
-			return err
-		}
 	}
 	for i := range a.entry.items {
 		waits.Go(func() { a.await(ctx, i) })
 	}
-	return a.write(ctx, w)
+	return follow(ctx)
 }
 
 // request is a prompt as the scheduler wants it.

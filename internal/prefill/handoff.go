@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -222,33 +221,24 @@ func (a *answer) handOff(ctx context.Context, w http.ResponseWriter, name string
 		return err
 	}
 	defer buf.Abort() // nothing once it is kept
-	ctx, cancel := context.WithCancel(ctx)
-	var waits sync.WaitGroup
-	defer func() {
-		cancel()
-		waits.Wait()
-		a.end(context.Canceled)
-		a.release()
-	}()
 	var out control.HandOff
 	c := &choice{a: a, prompt: pr, handOff: func(c batch.Computed) (err error) {
 		out, err = fill(buf.Bytes(), c)
 		return err
 	}}
-	a.readers = slices.Repeat([]int{1}, len(a.entry.items))
-	if err := a.submit(c); err != nil {
+	err = a.compute(ctx, 1, func(context.Context) error { return a.submit(c) }, func(ctx context.Context) error {
+		select {
+		case <-c.handle.Done(): // the engine reads and writes nothing of this request any more
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := c.handle.Err(); err != nil {
+			return a.fault(err)
+		}
+		return nil
+	})
+	if err != nil {
 		return err
-	}
-	for i := range a.entry.items {
-		waits.Go(func() { a.await(ctx, i) })
-	}
-	select {
-	case <-c.handle.Done(): // the engine reads and writes nothing of this request any more
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if err := c.handle.Err(); err != nil {
-		return a.fault(err)
 	}
 	buf.Truncate(out.Bytes)
 	meta := embedding.Meta{Rows: out.Rows, Cols: control.StateCols, DType: embedding.Float32, Layout: stateLayout(out.Rows)}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -70,6 +71,9 @@ func (a *answer) begin(w http.ResponseWriter, first *choice) error {
 // first follows the first token of all: every embedding is there.
 func (a *answer) first(w http.ResponseWriter) {
 	a.p.metrics.firstToken.Observe(time.Since(a.start).Seconds())
+	if !a.opts.Stream { // else the gateway sees it
+		w.Header().Set(control.HeaderFirstToken, strconv.FormatFloat(ms(time.Since(a.start)), 'f', 3, 64))
+	}
 	if len(a.came) > 0 {
 		came, _ := json.Marshal(a.came) // of plain fields
 		w.Header().Set(control.HeaderItems, string(came))

@@ -58,7 +58,7 @@ function fleet(view) {
 // What passes until each point of a trace.
 const STAGES = {
   read: "body read", media: "pictures read or fetched", prepare: "P/D and Store asked", delivered: "Encoders at work",
-  prefill: "until the first token", total: "answer", handoff: "prompt handed to a decode worker",
+  prefill: "until the first token, or the prompt's end", handoff: "handed to a decode worker", total: "answer",
 };
 const stage = (name) => `s${Math.max(0, Object.keys(STAGES).indexOf(name))}`;
 

@@ -76,20 +76,28 @@ const (
 	maxSettle = 15 * time.Second
 )
 
-// settle abandons transfers at a shard in the background, until the shard has heard it, Config.Settle has passed or
-// the Client is closed.
+// settle abandons transfers at a shard in the background.
 func (c *Client) settle(p *peer, address string, g given) {
+	c.retry(p, len(g.transfers), func() int {
+		g.transfers = p.tell(address, g)
+		return len(g.transfers)
+	})
+}
+
+// retry tries in the background, with pauses that grow, until nothing of so many transfers is left, Config.Settle has
+// passed or the Client is closed.
+func (c *Client) retry(p *peer, left int, try func() (left int)) {
 	end := time.Now().Add(c.cfg.Settle)
 	c.bg.Go(func() {
 		for wait := minSettle; time.Now().Before(end); wait = min(2*wait, maxSettle) {
 			if c.pause(wait) != nil {
 				return
 			}
-			if g.transfers = p.tell(address, g); len(g.transfers) == 0 {
+			if left = try(); left == 0 {
 				return
 			}
 		}
-		c.cfg.Logger.Warn("a consumer was not told of transfers that were given up", "consumer", p.address, "transfers", len(g.transfers))
+		c.cfg.Logger.Warn("a consumer was not told of transfers that were given up", "consumer", p.address, "transfers", left)
 	})
 }
 
@@ -149,24 +157,17 @@ func (c *Client) Abandon(ctx context.Context, address string, transfers []string
 
 // settleAll abandons transfers at all shards of a consumer, in the background, once it says which it has.
 func (c *Client) settleAll(p *peer, g given) {
-	end := time.Now().Add(c.cfg.Settle)
-	c.bg.Go(func() {
-		for wait := minSettle; time.Now().Before(end); wait = min(2*wait, maxSettle) {
-			if c.pause(wait) != nil {
-				return
-			}
-			addresses, q, err := p.shards(c.ctx)
-			if err != nil {
-				continue
-			}
-			p.keep(p.address, q, nil)
-			for _, at := range addresses {
-				if left := p.tell(at, g); len(left) > 0 {
-					c.settle(p, at, given{left, g.late})
-				}
-			}
-			return
+	c.retry(p, len(g.transfers), func() int {
+		addresses, q, err := p.shards(c.ctx)
+		if err != nil {
+			return len(g.transfers)
 		}
-		c.cfg.Logger.Warn("a consumer was not told of transfers that were given up", "consumer", p.address, "transfers", len(g.transfers))
+		p.keep(p.address, q, nil)
+		for _, at := range addresses {
+			if left := p.tell(at, g); len(left) > 0 {
+				c.settle(p, at, given{left, g.late})
+			}
+		}
+		return 0
 	})
 }
