@@ -129,7 +129,7 @@ func (p Program) Main(ctx context.Context) (status int) {
 	}
 	kctx, err := parser.Parse(joinNegatives(args))
 	if err != nil {
-		return p.fail(usageError{err}, commandOf(err))
+		return p.fail(usageError{worded(err)}, commandOf(err))
 	}
 	err = kctx.Run(&app{Program: p, ctx: ctx, kong: kctx})
 	return p.fail(err, kctx.Command())
@@ -155,10 +155,10 @@ func (p Program) name() string { return cmp.Or(p.Name, "afterimage") }
 
 // parser returns a parser of the command line.
 func (p Program) parser() *kong.Kong {
-	parser, err := kong.New(&grammar{}, kong.Name("afterimage"), kong.Description(description),
+	parser, err := kong.New(&grammar{}, append(flagValues(), kong.Name("afterimage"), kong.Description(description),
 		kong.Writers(p.Stdout, p.Stderr), kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.Vars{"version": "afterimage " + version}, kong.ExplicitGroups(groups), kong.ValueFormatter(flagHelp), kong.Help(printHelp),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}))
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}))...)
 	if err != nil {
 		panic("BUG: the grammar is broken: " + err.Error())
 	}

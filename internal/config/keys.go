@@ -92,19 +92,19 @@ func (k Key) set(c *Config, text string) error {
 	case reflect.Bool:
 		b, err := strconv.ParseBool(text)
 		if err != nil {
-			return fmt.Errorf("%q is neither true nor false", text)
+			return fmt.Errorf("%q is neither true nor false; write one of them", text)
 		}
 		v.SetBool(b)
 	case reflect.Int:
-		n, err := strconv.Atoi(text)
+		n, err := ParseInt(text)
 		if err != nil {
-			return fmt.Errorf("%q is no whole number", text)
+			return err
 		}
 		v.SetInt(int64(n))
 	case reflect.Float64:
-		x, err := strconv.ParseFloat(text, 64)
+		x, err := ParseFloat(text)
 		if err != nil {
-			return fmt.Errorf("%q is no number", text)
+			return err
 		}
 		v.SetFloat(x)
 	case reflect.Slice:

@@ -14,6 +14,24 @@ import (
 // the decimal kB, MB, GB.
 type Bytes int64
 
+// ParseInt reads a whole number. The error names the mend, as all of this package do.
+func ParseInt(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no whole number; write one, e.g. 4", text)
+	}
+	return n, nil
+}
+
+// ParseFloat reads a number.
+func ParseFloat(text string) (float64, error) {
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no number; write one, e.g. 0.5", text)
+	}
+	return x, nil
+}
+
 // Units of Bytes.
 const (
 	KiB Bytes = 1 << 10
