@@ -195,11 +195,11 @@ func errText(err error) string {
 
 // The container file copies what there is, and starts the program.
 func TestContainerFile(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(deploy, "container", "Containerfile"))
+	file, err := os.ReadFile(filepath.Join(deploy, "container", "Containerfile"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`(?m)^COPY (?:--from=\S+ )?(.+) \S+$`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^COPY (?:--from=\S+ )?(.+) \S+$`).FindAllStringSubmatch(string(file), -1) {
 		if strings.Contains(m[0], "--from=") {
 			continue
 		}
@@ -209,8 +209,22 @@ func TestContainerFile(t *testing.T) {
 			}
 		}
 	}
+	ports := []string{}
+	for _, keys := range listeners {
+		for _, key := range keys {
+			_, port, err := net.SplitHostPort(text(load(t), key))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ports = append(ports, port)
+		}
+	}
+	slices.Sort(ports)
+	if want := "\nEXPOSE " + strings.Join(slices.Compact(ports), " ") + "\n"; !strings.Contains(string(file), want) {
+		t.Errorf("the container file lacks %q, the ports that roles listen at by default", want)
+	}
 	for _, want := range []string{"\nUSER 10001:10001\n", `ENTRYPOINT ["/usr/local/bin/afterimage"]`, "AFTERIMAGE_ENGINE_DIR=/opt/afterimage/engine", "scripts/deps.sh --no-model"} {
-		if !strings.Contains(string(text), want) {
+		if !strings.Contains(string(file), want) {
 			t.Errorf("the container file lacks %q", want)
 		}
 	}
