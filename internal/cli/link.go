@@ -58,7 +58,7 @@ func openStore(ctx context.Context, cfg config.Config, own storeLink, p *process
 		if _, err := os.Stat(own.socket); err != nil {
 			p.log.Warn("no Store is there; images are encoded until one is", "socket", own.socket, "err", err)
 		}
-		return ram.Dial(ctx, ram.ClientConfig{Path: own.socket, Arena: memory})
+		return ram.Dial(ctx, ram.ClientConfig{Path: own.socket, Arena: memory, Polls: p.polls})
 	}
 }
 

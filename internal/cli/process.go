@@ -21,6 +21,7 @@ import (
 	"afterimage/internal/arena"
 	"afterimage/internal/config"
 	"afterimage/internal/engine"
+	"afterimage/internal/quick"
 	"afterimage/internal/store/ram"
 	"afterimage/internal/supervise"
 	"afterimage/internal/tracing"
@@ -39,6 +40,8 @@ type process struct {
 	// worker takes embeddings. It is closed when the role has returned; closing it before is fine.
 	data  net.Listener
 	drain time.Duration
+	// polls says how connections to other processes of this host wait.
+	polls *quick.Policy
 	// tracer records spans; nil records none.
 	tracer *tracing.Tracer
 	// engine says what computes, "" where nothing does.
@@ -137,7 +140,11 @@ func (a *app) runRole(role config.Role, file string, name func(*config.Config) s
 	ctx, done := interruptible(ctx, func() { os.Exit(exitFailure) })
 	defer done()
 
-	p := &process{role: role, name: name(&l.Config), env: a.Env, registry: admin.NewRegistry(), drain: time.Duration(l.Server.Drain)}
+	p := &process{role: role, name: name(&l.Config), env: a.Env, registry: admin.NewRegistry(), drain: time.Duration(l.Server.Drain),
+		polls: quick.NewPolicy(time.Duration(l.Server.BusyPoll))}
+	if role == config.RoleEncoder || role == config.RolePrefill { // who calls others of its host
+		p.registry.MustRegister(p.polls)
+	}
 	if p.tokens, err = l.Fleet.Tokens(); err != nil {
 		return usageError{err} // the file changed since it was checked
 	}

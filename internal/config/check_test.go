@@ -38,6 +38,9 @@ func TestValidate(t *testing.T) {
 	f(RoleUp, "engine.threads", "100000", "at most 512")
 	f(RoleStore, "engine.threads", "0")
 	f(RoleUp, "up.encoders", "0", "at least 1")
+	f(RoleEncoder, "server.busy_poll", "-1ms", "at least 0s")
+	f(RolePrefill, "server.busy_poll", "2ms", "at most 1ms")
+	f(RoleEncoder, "server.busy_poll", "0s")
 	f(RoleUp, "gateway.listen", "8000", "HOST:PORT")
 	f(RoleUp, "decode.data_listen", "0.0.0.0:8401", "prefill workers can reach") // with no decode workers, too
 	f(RoleDecode, "decode.listen", "8400", "HOST:PORT")

@@ -25,6 +25,8 @@ const (
 	maxImagePixels = 1 << 30
 
 	minMooncakeBytes = 16 * MiB
+
+	maxBusyPoll = Duration(time.Millisecond)
 )
 
 func (c *checker) shared() {
@@ -33,6 +35,10 @@ func (c *checker) shared() {
 	c.oneOf("log.format", cfg.Log.Format, "text", "json")
 	if at := cfg.Tracing.Endpoint; at != "" {
 		c.receiver("tracing.otlp_endpoint", at)
+	}
+	c.duration("server.busy_poll", cfg.Server.BusyPoll, 0)
+	if cfg.Server.BusyPoll > maxBusyPoll {
+		c.fault("server.busy_poll", "too long; give at most %v: whoever waits longer had better sleep", maxBusyPoll)
 	}
 	c.duration("server.drain", cfg.Server.Drain, 0)
 	if c.is(RoleUp) {

@@ -21,6 +21,7 @@ var Table = map[string]Rule{
 	"fdpass":  {Layer: 1, Duty: "file descriptors over unix sockets, along with bytes"},
 	"media":   {Layer: 1, Duty: "bytes to checked pixels: sniff, limits, decode, orientation, digest; guarded fetch"},
 	"proxy":   {Layer: 1, Duty: "passes requests on: bodies in shared memory, answers event by event, errors without addresses"},
+	"quick":   {Layer: 1, Duty: "short messages between processes of a host; awake for answers that are near"},
 	"route":   {Layer: 1, Duty: "peers, rendezvous hashing, prefixes of prompts, bounded load: pure functions over snapshots"},
 	"tracing": {Layer: 1, Duty: "W3C trace context from call to call; spans to an OTLP receiver, never waiting for it"},
 	"tenant":  {Layer: 1, Duty: "API keys, salt, limits"},

@@ -19,6 +19,7 @@ import (
 	"afterimage/internal/arena"
 	"afterimage/internal/dashboard"
 	"afterimage/internal/embedding"
+	"afterimage/internal/quick"
 	"afterimage/internal/store"
 	"afterimage/internal/store/mooncake"
 	"afterimage/internal/tracing"
@@ -61,11 +62,13 @@ func TestDocumentListsAllMetrics(t *testing.T) {
 	dashboard.New(dashboard.Config{Registry: page})
 	traced := prometheus.NewRegistry()
 	tracing.New(tracing.Config{Registry: traced, Logger: quiet}).Close(t.Context())
+	polled := prometheus.NewRegistry()
+	polled.MustRegister(quick.NewPolicy(0))
 	roles := map[string][]string{} // by row without its roles
 	for _, r := range []struct {
 		role string
 		reg  *prometheus.Registry
-	}{{"gateway", f.gateway.reg}, {"gateway", front}, {"gateway", door}, {"gateway", page}, {"encoder", f.encoders[0].reg}, {"encoder", clustered}, {"prefill", clustered}, {"encoder", modelled}, {"prefill", f.prefill.reg}, {"decode", f.decodes[0].reg}, {"decode", traced}, {"store", f.storeReg}, {"gateway", relaying}, {"gateway", clustered}, {"encoder", traced}, {"gateway", traced}, {"prefill", traced}} {
+	}{{"gateway", f.gateway.reg}, {"gateway", front}, {"gateway", door}, {"gateway", page}, {"encoder", f.encoders[0].reg}, {"encoder", clustered}, {"prefill", clustered}, {"encoder", modelled}, {"prefill", f.prefill.reg}, {"decode", f.decodes[0].reg}, {"decode", traced}, {"store", f.storeReg}, {"gateway", relaying}, {"gateway", clustered}, {"encoder", traced}, {"gateway", traced}, {"prefill", traced}, {"encoder", polled}, {"prefill", polled}} {
 		for _, row := range seriesOf(t, r.reg) {
 			if !slices.Contains(roles[row], r.role) {
 				roles[row] = append(roles[row], r.role)

@@ -105,7 +105,7 @@ func (c *Client) callFresh(ctx context.Context, l *lane, fn func(*conn) error) e
 		}
 		return c.unavailable(err)
 	}
-	cn := newConn(c, nc)
+	cn := newConn(c, nc, c.cfg.Polls.Poll())
 	return c.settle(ctx, c.run(ctx, l, cn, func(cn *conn) error {
 		link, err := c.connected(ctx, nc)
 		if err != nil {

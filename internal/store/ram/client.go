@@ -16,6 +16,7 @@ import (
 	"afterimage/internal/arena"
 	"afterimage/internal/embedding"
 	"afterimage/internal/fdpass"
+	"afterimage/internal/quick"
 	"afterimage/internal/store"
 )
 
@@ -38,6 +39,9 @@ type ClientConfig struct {
 	Copy bool
 	// Stream has objects sent through the socket both ways, as where memory cannot be shown.
 	Stream bool
+	// Polls says how long a call looks for its answer before it sleeps;
+	// quick.DefaultBudget.
+	Polls *quick.Policy
 	// DialFunc replaces the unix socket, for tests.
 	DialFunc func(context.Context) (net.Conn, error)
 }
@@ -46,6 +50,9 @@ func (c ClientConfig) withDefaults() (ClientConfig, error) {
 	c.ReadConns = cmp.Or(c.ReadConns, 4)
 	c.WriteConns = cmp.Or(c.WriteConns, 2)
 	c.IOTimeout = cmp.Or(c.IOTimeout, 5*time.Second)
+	if c.Polls == nil {
+		c.Polls = quick.NewPolicy(quick.DefaultBudget)
+	}
 	c.MinBackoff = cmp.Or(c.MinBackoff, 50*time.Millisecond)
 	c.MaxBackoff = cmp.Or(c.MaxBackoff, 2*time.Second)
 	switch {

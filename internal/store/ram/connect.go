@@ -10,6 +10,7 @@ import (
 
 	"afterimage/internal/arena"
 	"afterimage/internal/fdpass"
+	"afterimage/internal/quick"
 )
 
 // connected returns the link to join with nc, making one if need be; nil where objects are streamed.
@@ -52,7 +53,7 @@ func (c *Client) connected(ctx context.Context, nc net.Conn) (*link, error) {
 
 // makeLink exchanges memory with the Store. It returns nil when the Store lends nothing.
 func (c *Client) makeLink(nc net.Conn, memory *os.File) (made *link, err error) {
-	cn := newConn(c, nc)
+	cn := newConn(c, nc, quick.Poll{})
 	defer cn.limit.end()
 	a := ask{pid: uint32(os.Getpid()), flags: flagLink, memory: uint64(c.cfg.Arena.Stats().Capacity)}
 	p, table := newPins()

@@ -100,6 +100,9 @@
 // so a writer that dies half way leaves nothing behind and never blocks its key: whoever commits first
 // stores, and all others are told that the object is there.
 //
+// A client looks for an answer for a while before it sleeps (package quick): of a PUT by loan, for as long as the copy
+// of a small object takes, too.
+//
 // # Wire format
 //
 // All numbers are little endian. The client speaks first and waits for the reply. Every frame

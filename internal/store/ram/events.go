@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"afterimage/internal/quick"
 	"afterimage/internal/store"
 )
 
@@ -40,7 +41,7 @@ func (c *Client) stream(ctx context.Context, ch chan<- store.Event) (any bool) {
 	if err != nil {
 		return false
 	}
-	cn := newConn(c, nc)
+	cn := newConn(c, nc, quick.Poll{})
 	defer cn.close()
 	defer context.AfterFunc(ctx, func() { nc.Close() })()
 	if c.greet(cn, nil) != nil {

@@ -3,6 +3,7 @@
 package ram
 
 import (
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -12,13 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"afterimage/internal/fdpass"
+	"afterimage/internal/quick"
 )
 
 // source reads from a connection. During hello it keeps the descriptors that come with the bytes; a
 // plain read would drop them.
 type source struct {
 	nc    net.Conn
-	quick *quick // nil where there is none
+	quick *quick.Conn // nil where there is none
 	plain bool
 	files []*os.File
 }
@@ -27,14 +29,24 @@ type source struct {
 func (s *source) Read(p []byte) (int, error) {
 	u, ok := s.nc.(*net.UnixConn)
 	switch {
-	case s.plain && s.quick != nil && len(p) > 0 && len(p) <= quickBytes:
-		return s.quick.receive(p)
+	case s.plain && s.quick != nil && len(p) > 0 && len(p) <= quick.MaxBytes:
+		return s.quick.Read(p)
 	case s.plain || !ok:
 		return s.nc.Read(p)
 	}
 	n, files, err := fdpass.Read(u, p)
 	s.files = append(s.files, files...)
 	return n, err
+}
+
+// tell writes a message: by q if it is short and there is a q.
+func tell(nc net.Conn, q *quick.Conn, p []byte) error {
+	var w io.Writer = nc
+	if q != nil && len(p) <= quick.MaxBytes {
+		w = q
+	}
+	_, err := w.Write(p)
+	return err
 }
 
 // take hands over the descriptors that came, if there are exactly n of them, and ends keeping. Others
@@ -96,7 +108,7 @@ func (p *probe) hungUp() bool {
 	return p.gone
 }
 
-// pollNow looks at a descriptor without waiting, and without Go's scheduler (see quick).
+// pollNow looks at a descriptor without waiting, and without Go's scheduler (see quick.Conn).
 func pollNow(fd *unix.PollFd) syscall.Errno {
 	var now unix.Timespec
 	_, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(fd)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)

@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"afterimage/internal/fdpass"
+	"afterimage/internal/quick"
 )
 
 // session serves one connection: one request at a time, in order. Everything it holds of the shelf
@@ -35,7 +36,7 @@ type session struct {
 
 func newSession(srv *Server, nc net.Conn) *session {
 	tune(nc)
-	s := &session{srv: srv, nc: nc, limit: srv.watch.add(nc), alive: newProbe(nc), src: &source{nc: nc, quick: newQuick(nc)}}
+	s := &session{srv: srv, nc: nc, limit: srv.watch.add(nc), alive: newProbe(nc), src: &source{nc: nc, quick: quick.New(nc, quick.Poll{})}}
 	s.r = bufio.NewReaderSize(s.src, readAhead)
 	s.in.r = s.r
 	return s
