@@ -18,7 +18,7 @@ func newSender(cfg config.Transport, p *process, spec rowSpec, memory *arena.Are
 	}
 	own := transport.SenderConfig{
 		Engine: spec.Engine, Cols: spec.Cols, DType: spec.DType, Version: version, TLS: tls,
-		Logger: p.log, Metrics: m,
+		Polls: p.polls, Logger: p.log, Metrics: m,
 	}
 	if cfg.Loans {
 		own.Arena = memory

@@ -3,14 +3,18 @@
 package transport
 
 import (
+	"io"
 	"net"
 	"sync"
 	"time"
+
+	"afterimage/internal/quick"
 )
 
 // answers gathers what a receiver has to say on one connection. Frames go out whole and in order.
 type answers struct {
 	nc      net.Conn
+	quick   *quick.Conn   // of nc; nil where there is none
 	broke   func()        // makes the reader of the connection notice
 	timeout time.Duration // a peer that does not read for that long loses its connection
 	soon    chan struct{} // has a value when something should go within linger
@@ -33,9 +37,9 @@ const linger = time.Millisecond
 // flushBytes of answers are not held back any longer: their senders wait.
 const flushBytes = 16 * headerBytes
 
-func newAnswers(nc net.Conn, timeout time.Duration, broke func()) *answers {
+func newAnswers(nc net.Conn, q *quick.Conn, timeout time.Duration, broke func()) *answers {
 	return &answers{
-		nc: nc, timeout: timeout, broke: broke,
+		nc: nc, quick: q, timeout: timeout, broke: broke,
 		soon: make(chan struct{}, 1), now: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
@@ -87,7 +91,11 @@ func (a *answers) flush() {
 			a.moved = now
 		}
 	}
-	if _, err := a.nc.Write(out); err != nil {
+	var to io.Writer = a.nc
+	if a.quick != nil && len(out) <= quick.MaxBytes {
+		to = a.quick
+	}
+	if _, err := to.Write(out); err != nil {
 		a.broke()
 	}
 	a.spare = out

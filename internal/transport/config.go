@@ -13,6 +13,7 @@ import (
 
 	"afterimage/internal/arena"
 	"afterimage/internal/embedding"
+	"afterimage/internal/quick"
 )
 
 // ReceiverConfig configures a Receiver. Arena, Engine, Cols and one of Listener and Address are
@@ -118,8 +119,11 @@ type SenderConfig struct {
 	// PeerTimeout is how long a receiver may owe an answer to a frame that was written; then its
 	// connection counts as broken. Default 8 s.
 	PeerTimeout time.Duration
-	Logger      *slog.Logger // default: slog.Default()
-	Metrics     *Metrics     // default: not exported
+	// Polls says how long answers of a receiver on this host are looked for before the reader sleeps;
+	// quick.DefaultBudget.
+	Polls   *quick.Policy
+	Logger  *slog.Logger // default: slog.Default()
+	Metrics *Metrics     // default: not exported
 }
 
 // Validate names the first field that cannot be used.
@@ -137,6 +141,9 @@ func (c SenderConfig) withDefaults() SenderConfig {
 	setDefault(&c.DialTimeout, 2*time.Second)
 	setDefault(&c.PingInterval, 5*time.Second)
 	setDefault(&c.PeerTimeout, 8*time.Second)
+	if c.Polls == nil {
+		c.Polls = quick.NewPolicy(quick.DefaultBudget)
+	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}

@@ -175,6 +175,7 @@ func (s *session) landed(rm *room, loan *arena.Buf, meta embedding.Meta, verdict
 		s.drop(st.String())
 		return st, "transfer is " + author.state.String()
 	}
+	s.woke = s.woke || author.waiters > 0
 	road := r.n.copied
 	if loan != nil {
 		road = r.n.lent

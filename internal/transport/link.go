@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"afterimage/internal/quick"
 )
 
 // flight names a transfer on a connection.
@@ -43,6 +45,7 @@ type link struct {
 	address    string
 	nc         net.Conn
 	near       *net.UnixConn // nc, when the receiver is on this host
+	quick      *quick.Conn   // likewise, for short messages
 	lends      bool          // the receiver maps this process's arena
 	generation uint64        // of the receiver
 	yields     bool          // a large call was answered; only the reader touches it
@@ -54,7 +57,8 @@ type link struct {
 	calls  map[flight]*call
 	spare  []*call // that nobody waits for
 	queue  []parcel
-	busy   bool // somebody writes to nc
+	busy   bool      // somebody writes to nc, and may use due
+	due    time.Time // the write deadline
 	loans  loans
 	closed bool // the Sender has closed
 	// asked is when the first frame after the last sign of life was written; zero when the receiver
@@ -72,6 +76,7 @@ func newLink(s *sender, address string, nc net.Conn, generation uint64, lends bo
 		loans: loans{bufs: make(map[flight]*loan)},
 	}
 	l.near, _ = nc.(*net.UnixConn)
+	l.quick = quick.New(nc, s.cfg.Polls.Poll())
 	return l
 }
 
@@ -129,11 +134,19 @@ func (l *link) abandon(f flight, why string) {
 	l.postText(header{Type: frameAbandon, Transfer: f.id, Attempt: f.attempt, Generation: l.generation}, why)
 }
 
+// reader is what frames of the receiver come from.
+func (l *link) reader() io.Reader {
+	if l.quick != nil {
+		return l.quick
+	}
+	return l.nc
+}
+
 // read takes frames from the receiver until its end of the connection is closed. A link that broke for
 // another reason is read on for as long as something is on loan: only the end of the connection says
 // that the receiver has let go.
 func (l *link) read() {
-	in := bufio.NewReader(l.nc)
+	in := bufio.NewReaderSize(l.reader(), quick.MaxBytes)
 	for {
 		l.yields = false
 		err := l.frame(in)

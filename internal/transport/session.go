@@ -10,12 +10,14 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"afterimage/internal/arena"
 	"afterimage/internal/embedding"
+	"afterimage/internal/quick"
 )
 
 // session is one data connection of a receiver. One goroutine reads, one frame after the other; answers
@@ -24,6 +26,7 @@ type session struct {
 	r       *receiver
 	nc      net.Conn
 	near    *net.UnixConn // nc, when the sender is on this host
+	quick   *quick.Conn   // likewise, for short messages
 	log     *slog.Logger
 	in      *bufio.Reader // of pace
 	pace    pace
@@ -32,6 +35,7 @@ type session struct {
 	lent    *lent
 	check   embedding.Checker // of the object that is being received
 	quiet   int               // reads in a row that ended without a byte
+	woke    bool              // somebody who waited has an object since the last answer
 
 	// Guarded by r.mu.
 	stopped  bool // the Receiver closes
@@ -46,9 +50,10 @@ const inBytes = 64 << 10
 // newSession takes over nc; near is the same connection if it is one of this host.
 func newSession(r *receiver, nc net.Conn, near *net.UnixConn) *session {
 	s := &session{r: r, nc: nc, near: near, log: r.log.With("peer", nc.RemoteAddr().String()), reserved: make(map[*ticket]struct{})}
+	s.quick = quick.New(nc, quick.Poll{})
 	s.pace = pace{s: s}
 	s.in = bufio.NewReaderSize(&s.pace, inBytes)
-	s.answers = newAnswers(nc, r.cfg.WriterTimeout, s.hangUp)
+	s.answers = newAnswers(nc, s.quick, r.cfg.WriterTimeout, s.hangUp)
 	s.lent = newLent(s)
 	return s
 }
@@ -146,6 +151,10 @@ func (s *session) frame() error {
 // next waits for the head of a frame. Before it waits it sends what it has to say.
 func (s *session) next() (header, error) {
 	if s.in.Buffered() < headerBytes || s.answers.many() {
+		if s.woke {
+			s.woke = false
+			runtime.Gosched() // who waits for an object goes on before its sender is told
+		}
 		s.answers.flush()
 	}
 	for {
@@ -262,7 +271,11 @@ func (p *pace) read(b []byte) (int, error) {
 		}
 		p.moved = now
 	}
-	n, err := p.s.nc.Read(b)
+	var from io.Reader = p.s.nc
+	if p.s.quick != nil && len(b) <= inBytes {
+		from = p.s.quick
+	}
+	n, err := from.Read(b)
 	p.s.r.n.wire.Add(float64(n))
 	if p.came += n; p.came >= progressBytes && !p.since.IsZero() {
 		p.since, p.came = time.Now(), p.came%progressBytes
