@@ -189,6 +189,8 @@ type EncodeItem struct {
 	Bytes      int                  `json:"bytes"`  // length of the image file in the body
 	Rows       int                  `json:"rows"`   // as the Encoder's geometry said; checked again
 	Grants     []Grant              `json:"grants"` // none: the embedding is wanted in the Store only
+	// Wrong says that the object of this name which P/D was given is not the picture's: the Store must not keep it.
+	Wrong bool `json:"wrong,omitempty"`
 }
 
 // EncodeRequest is the first line of an encode body.
@@ -280,4 +282,5 @@ func (e *Error) Error() string { return e.Message }
 // Missing is the body of a 409 of P/D: items, by index into PrepareRequest.Items, that it lacks.
 type Missing struct {
 	Missing []int `json:"missing"`
+	Wrong   []int `json:"wrong,omitempty"` // those of them that came, and are not what their names say
 }

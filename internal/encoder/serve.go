@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"afterimage/internal/control"
+	"afterimage/internal/embedding"
 	"afterimage/internal/openai"
 )
 
@@ -92,12 +93,24 @@ func (e *Encoder) serveEncode(w http.ResponseWriter, r *http.Request) {
 		defer e.board.begin(e.cfg.Namespace.Key(req.Items[i].Identifier))()
 	}
 	if req.Force {
-		for _, it := range items {
-			e.cfg.Cache.Remove(e.cfg.Namespace.Key(it.req.Identifier))
-		}
+		e.forget(r.Context(), items)
 	}
 	e.work(r.Context(), items, req.Force, start)
 	e.reply(w, items)
+}
+
+// forget takes items that are to be made afresh out of the cache, and out of the Store those whose objects are wrong:
+// Stores keep what they have, so that a fresh object would not take its place.
+func (e *Encoder) forget(ctx context.Context, items []*item) {
+	var wrong []embedding.Key
+	for _, it := range items {
+		key := e.cfg.Namespace.Key(it.req.Identifier)
+		e.cfg.Cache.Remove(key)
+		if it.req.Wrong {
+			wrong = append(wrong, key)
+		}
+	}
+	e.cfg.Resolver.Forget(ctx, wrong)
 }
 
 // reply answers a call item by item and lets go of the objects.

@@ -98,7 +98,7 @@ func (g *Gateway) refusal(ctx context.Context, w worker, resp *http.Response) er
 	if resp.StatusCode == http.StatusConflict {
 		var m control.Missing
 		if err := json.Unmarshal(b, &m); err == nil && len(m.Missing) > 0 {
-			return &missingError{url: w.URL, items: m.Missing}
+			return &missingError{url: w.URL, items: m.Missing, wrong: m.Wrong}
 		}
 	}
 	g.outliers.answered(w, resp.StatusCode)

@@ -18,6 +18,7 @@ import (
 type order struct {
 	image  int
 	grants []control.Grant
+	wrong  bool // the Store must not keep the object that it has
 }
 
 // encode has every order carried out: by the flight of another request where there is one, else by a call to
@@ -27,6 +28,7 @@ func (g *Gateway) encode(ctx context.Context, snap *snapshot, req *request, orde
 	calls, led := map[callKey]*batch{}, map[callKey]int{}
 	for _, o := range orders {
 		m := req.images[o.image]
+		o.wrong = past.wrong[o.image]
 		pick := func() (worker, error) {
 			i, err := g.choose.encoder(snap, req, m, past)
 			if err != nil {
@@ -136,7 +138,7 @@ func encodeRequest(ctx context.Context, e worker, req *request, pick []order, fo
 	var files [][]byte
 	for _, o := range pick {
 		m := req.images[o.image]
-		head.Items = append(head.Items, control.EncodeItem{Identifier: m.id, Bytes: len(m.file), Rows: m.geo.Rows, Grants: o.grants})
+		head.Items = append(head.Items, control.EncodeItem{Identifier: m.id, Bytes: len(m.file), Rows: m.geo.Rows, Grants: o.grants, Wrong: o.wrong})
 		files = append(files, m.file)
 	}
 	body, length, err := control.NewEncodeBody(head, files)

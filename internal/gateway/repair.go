@@ -23,6 +23,7 @@ const (
 type history struct {
 	workers map[string]verdict // by URL
 	force   map[int]time.Time  // images that must be encoded afresh, and since when
+	wrong   map[int]bool       // those of them whose objects P/D was given and refused
 	round   int                // attempts that failed
 	stay    string             // URL of the P/D that lacked only those; it has the others
 	cause   error              // why the latest attempt failed
@@ -32,7 +33,7 @@ type history struct {
 }
 
 func newHistory() *history {
-	return &history{workers: map[string]verdict{}, force: map[int]time.Time{}}
+	return &history{workers: map[string]verdict{}, force: map[int]time.Time{}, wrong: map[int]bool{}}
 }
 
 // note files why an attempt failed and says whether another may succeed.
@@ -48,6 +49,9 @@ func (h *history) note(err error) bool {
 	case errors.As(err, &missing):
 		for _, i := range missing.items {
 			h.force[i] = time.Now()
+		}
+		for _, i := range missing.wrong {
+			h.wrong[i] = true
 		}
 		h.stay = missing.url
 	case errors.As(err, &broken):
@@ -96,6 +100,7 @@ func (g *Gateway) newHistory() *history {
 type missingError struct {
 	url   string
 	items []int
+	wrong []int // those of items that it was given and refused
 }
 
 func (e *missingError) Error() string { return fmt.Sprintf("items %v are missing", e.items) }

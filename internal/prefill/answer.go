@@ -222,10 +222,12 @@ func (a *answer) fault(err error) error {
 	var bad *batch.ItemError
 	if errors.As(err, &bad) { // the engine looked before native code did
 		a.p.cfg.Residents.remove(a.entry.items[bad.Item].Key)
+		missing := &missingError{items: []int{bad.Item}, cause: bad.Err}
 		if errors.Is(bad.Err, engine.ErrBadRows) {
 			a.p.distrust(a.entry.items[bad.Item].Key, bad.Err)
+			missing.wrong = missing.items
 		}
-		return &missingError{items: []int{bad.Item}, cause: bad.Err}
+		return missing
 	}
 	switch {
 	case errors.Is(err, batch.ErrClosed):

@@ -19,6 +19,7 @@ import (
 // missingError says which items a request lacks. It becomes a 409 while nothing is written yet.
 type missingError struct {
 	items []int
+	wrong []int // those of items that came, and are not what their names say
 	cause error
 }
 
@@ -108,7 +109,7 @@ func (p *Prefill) finish(w http.ResponseWriter, a *answer, err error) {
 		p.cfg.Logger.Info("items missing", "items", missing.items, "cause", missing.cause)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusConflict)
-		json.NewEncoder(w).Encode(control.Missing{Missing: missing.items})
+		json.NewEncoder(w).Encode(control.Missing{Missing: missing.items, Wrong: missing.wrong})
 		return
 	}
 	openai.WriteError(w, err)
@@ -122,14 +123,14 @@ func (a *answer) item(ctx context.Context, i int) (held, error) {
 	h, road, err := a.entry.supplies[i].wait(wait)
 	waited := time.Since(start)
 	a.p.metrics.itemWait.Observe(waited.Seconds())
-	if err == nil {
-		err = a.p.admit(&a.entry.items[i], &h)
-	}
-	if err != nil {
-		if ctx.Err() != nil {
-			return held{}, context.Cause(ctx)
-		}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return held{}, context.Cause(ctx)
+	case err != nil:
 		return held{}, &missingError{items: []int{i}, cause: err}
+	}
+	if err := a.p.admit(&a.entry.items[i], &h); err != nil {
+		return held{}, &missingError{items: []int{i}, wrong: []int{i}, cause: err}
 	}
 	a.p.metrics.items.WithLabelValues(string(road)).Inc()
 	a.mu.Lock()

@@ -248,12 +248,25 @@ func (r *Resolver) fromStore(ctx context.Context, b *batch) {
 		ws = ws[n:]
 	}
 	b.learn()
-	if len(b.wrong) > 0 && !r.cfg.KeepWrong {
-		if err := r.cfg.Store.Remove(ctx, b.wrong); err != nil {
-			r.cfg.Logger.Warn("resolve: wrong objects stay in the Store", "objects", len(b.wrong), "error", err)
-		}
-	}
+	r.remove(ctx, b.wrong)
 	r.note(b.fault)
+}
+
+// Forget removes objects that a reader found to be wrong from the Store, for at most Timeout. What cannot be removed is
+// logged.
+func (r *Resolver) Forget(ctx context.Context, wrong []embedding.Key) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	r.remove(ctx, wrong)
+}
+
+func (r *Resolver) remove(ctx context.Context, wrong []embedding.Key) {
+	if len(wrong) == 0 || r.cfg.Store == nil || r.cfg.KeepWrong {
+		return
+	}
+	if err := r.cfg.Store.Remove(ctx, wrong); err != nil {
+		r.cfg.Logger.Warn("resolve: wrong objects stay in the Store", "objects", len(wrong), "error", err)
+	}
 }
 
 // note logs when the Store starts to refuse, and when it is well again. Of other faults it tells itself.

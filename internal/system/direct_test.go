@@ -206,7 +206,14 @@ func TestWrongLoanIsRepaired(t *testing.T) {
 
 // TestWrongCopyIsRepaired: so are those that an Encoder took from the Store and sent by TCP.
 func TestWrongCopyIsRepaired(t *testing.T) {
-	wrongValuesAreRepaired(t, newFleet(t, func(o *options) { forgetful(o); o.p2p = true }))
+	f := newFleet(t, func(o *options) { forgetful(o); o.p2p = true })
+	file := wrongValuesAreRepaired(t, f)
+	f.published(t, 0)
+	for _, name := range []string{"0", "1"} { // the other Encoder takes the right object from the Store
+		if a := f.ask(t, name, file); a.Attempts != 1 {
+			t.Errorf("Encoder %s, once it is repaired: %d attempts, %s", name, a.Attempts, road(a))
+		}
+	}
 }
 
 // wrongValuesAreRepaired has the Store hold a wrong object of a picture, and asks about that.
