@@ -12,6 +12,7 @@ import (
 	"afterimage/internal/media"
 	"afterimage/internal/store"
 	"afterimage/internal/store/mooncake"
+	"afterimage/internal/store/ram"
 )
 
 // gatewayCmd runs a gateway.
@@ -67,7 +68,7 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 		MaxBodyBytes: int64(own.MaxBodyBytes), MaxImages: own.MaxImages, Limits: limits, Fetcher: fetcher, Revisits: newRevisits(own, fetcher), Fetched: media.NewBudget(int64(own.FetchBudget)),
 		Routing: gateway.Routing(own.Routing), LogRequests: own.LogRequests, Thumbnails: own.Dashboard && own.DashboardThumbnails, NoOverlap: !cfg.Delivery.Overlap, Repairs: own.Repairs, ProbeEvery: probeEvery, ProbeTimeout: probeTimeout, SilenceLimit: time.Duration(own.SilenceLimit),
 		PrepareTimeout: prepareTimeout, EncodeTimeout: encodeTimeout, WriteTimeout: writeTimeout,
-		Events: storeEvents(cfg.Mooncake, p), Tracer: p.tracer, Registry: p.registry, Logger: p.log,
+		Events: storeEvents(cfg, p), Tracer: p.tracer, Registry: p.registry, Logger: p.log,
 	})
 	probes, stop := context.WithCancel(context.Background())
 	g.Start(probes)
@@ -96,14 +97,26 @@ func gatewayToken(f config.Fleet) (string, error) {
 	return tokens[0], err
 }
 
-// storeEvents returns the events of the cluster, where its master is named; else nil.
-func storeEvents(m config.Mooncake, p *process) func(context.Context) <-chan store.Event {
-	if m.Admin == "" {
-		return nil
+// storeEvents returns what tells of the Store's objects: its own events where its socket is named, the cluster's lists
+// where its master is; else nil.
+func storeEvents(cfg config.Config, p *process) func(context.Context) <-chan store.Event {
+	switch {
+	case cfg.Gateway.Store != "":
+		return func(ctx context.Context) <-chan store.Event {
+			c, err := ram.Dial(ctx, ram.ClientConfig{Path: cfg.Gateway.Store})
+			if err != nil {
+				p.log.Warn("what the Store has stays unknown", "err", err)
+				return nil
+			}
+			context.AfterFunc(ctx, func() { c.Close() })
+			return c.Follow(ctx)
+		}
+	case cfg.Mooncake.Admin != "":
+		return func(ctx context.Context) <-chan store.Event {
+			return mooncake.Watch(ctx, mooncake.WatchConfig{Admin: cfg.Mooncake.Admin, Every: time.Duration(cfg.Mooncake.ListEvery), Logger: p.log})
+		}
 	}
-	return func(ctx context.Context) <-chan store.Event {
-		return mooncake.Watch(ctx, mooncake.WatchConfig{Admin: m.Admin, Every: time.Duration(m.ListEvery), Logger: p.log})
-	}
+	return nil
 }
 
 // newFetcher returns what gets media behind URLs, of at most maxBytes each.

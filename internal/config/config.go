@@ -167,7 +167,7 @@ type Gateway struct {
 
 	DashboardThumbnails bool `toml:"dashboard_thumbnails" key:"gateway.dashboard_thumbnails" negatable:"" help:"Show small pictures of the latest images on the page, where there are keys to admins only. They are made in the gateway, of images of up to 12 million pixels, kept in memory alone, 256 of them, and never logged."`
 
-	Store        string   `toml:"store" key:"gateway.store" name:"store-socket" placeholder:"SOCKET" help:"Socket of the Store, with store.kind = ram, for the page to show how full it is. With mooncake, mooncake.admin says it. Nothing else depends on it."`
+	Store        string   `toml:"store" key:"gateway.store" name:"store-socket" placeholder:"SOCKET" help:"Socket of the Store, with store.kind = ram, for the page to show how full it is, and for images that it has to go to the Encoder with the least to do. With mooncake, mooncake.admin does that."`
 	SilenceLimit Duration `toml:"silence_limit" key:"gateway.silence_limit" placeholder:"TIME" help:"How long a worker that holds a call may show no sign of life (frozen, host gone) before the call is cut and repaired, or ends in an error once its answer has begun."`
 
 	APIKeys     []string `toml:"api_keys" key:"gateway.api_keys" name:"api-key" placeholder:"KEY" secret:"" help:"API keys to ask clients for, in the clear. They belong to the tenant default and may see the whole fleet. Other users of a host see the flag, but not the variable of the environment."`

@@ -75,7 +75,9 @@ func (g *Gateway) watchStore(ctx context.Context) {
 	if g.cfg.Events == nil {
 		return
 	}
-	if events := g.cfg.Events(ctx); events != nil {
-		g.background.Go(func() { g.stored.follow(events) })
-	}
+	g.background.Go(func() { // a Store that hangs holds nobody up
+		if events := g.cfg.Events(ctx); events != nil {
+			g.stored.follow(events)
+		}
+	})
 }

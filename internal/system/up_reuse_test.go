@@ -182,6 +182,9 @@ func (u *upRun) checkReuse(t *testing.T, picture []byte) {
 		t.Errorf("first answer %q, then %q", first, trailer)
 	}
 	u.stored(t, "encoder-0", 1)
+	eventually(t, "the gateway knows of what is stored", func() bool {
+		return u.count(t, "gateway", "afterimage_gateway_stored_keys", "") == 1
+	})
 
 	var second client.Answer
 	if err := json.Unmarshal([]byte(u.askCommand(t, "--encoder", "1", "--json", "--image", file, "Name the colour.")), &second); err != nil {
