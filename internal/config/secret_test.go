@@ -44,6 +44,27 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
+// A line of the log has the places of URLs, and not what lets somebody in there.
+func TestURLsInTheLog(t *testing.T) {
+	const in, at = "let-me-in", "127.0.0.1:4318"
+	for _, value := range []string{
+		"http://me:" + in + "@" + at, "http://" + in + "@" + at + "/v1", "https://" + at + "/v1?key=" + in, "http://a:" + in + "@b:1,http://c:" + in + "@" + at,
+		"http://me:p@" + in + "@" + at,
+	} {
+		l, err := Load(Input{Env: []string{"AFTERIMAGE_TRACING_OTLP_ENDPOINT=" + value}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := fmt.Sprint(l.Attrs())
+		if strings.Contains(line, in) || !strings.Contains(line, at) || !strings.Contains(line, hidden) {
+			t.Errorf("%s is told as %s", value, line)
+		}
+	}
+	if text := "http://10.0.0.7:8100,http://10.0.0.8:8100 a@b ?"; places(text) != text {
+		t.Errorf("%q is told as %q", text, places(text))
+	}
+}
+
 // What sounds like a secret is one.
 func TestSecretsAreTagged(t *testing.T) {
 	for _, k := range Keys() {

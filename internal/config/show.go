@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -32,13 +33,23 @@ func (l *Loaded) Values(changed bool) []Value {
 }
 
 // Attrs returns the values that somebody has set, each with its source, for a line of the log: all others have
-// their defaults.
+// their defaults. Logs go further than what is printed on demand, so what URLs hold besides a place is left out too.
 func (l *Loaded) Attrs() []slog.Attr {
 	var out []slog.Attr
 	for _, v := range l.Values(true) {
-		out = append(out, slog.String(v.Key, v.Value+" ("+v.Source+")"))
+		out = append(out, slog.String(v.Key, places(v.Value)+" ("+v.Source+")"))
 	}
 	return out
+}
+
+var (
+	userOfURL  = regexp.MustCompile(`(://)[^/?#\s,]*@`)
+	queryOfURL = regexp.MustCompile(`(://[^?\s,]*)\?[^\s,]*`)
+)
+
+// places takes the names, passwords and queries of URLs out of text.
+func places(text string) string {
+	return queryOfURL.ReplaceAllString(userOfURL.ReplaceAllString(text, "${1}"+hidden+"@"), "${1}?"+hidden)
 }
 
 // Show writes all values, or only those that somebody has set, each with its source behind it. What it writes is
