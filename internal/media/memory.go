@@ -81,6 +81,7 @@ func (m *memory) doubt(key urlKey) {
 // keep remembers what a URL gave, if there is something to ask with the next time. named says that the digest is that
 // of the file.
 func (m *memory) keep(key urlKey, v visited, named bool) {
+	v.body = m.toHold(v) // before the lock: it may copy megabytes
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if el := m.at[key]; el != nil {
@@ -95,11 +96,8 @@ func (m *memory) keep(key urlKey, v visited, named bool) {
 	if m.maxEntries <= 0 || v.zero() && !v.distrusted {
 		return
 	}
-	if int64(len(v.body)) > m.maxBytes || v.distrusted {
+	if v.distrusted {
 		v.body = nil
-	}
-	if v.body != nil && cap(v.body) > len(v.body)+len(v.body)/8 {
-		v.body = append(make([]byte, 0, len(v.body)), v.body...) // what arrived has room to grow
 	}
 	e := &memo{key: key, v: &v}
 	m.at[key] = m.recent.PushFront(e)
@@ -113,6 +111,17 @@ func (m *memory) keep(key urlKey, v visited, named bool) {
 	for len(m.at) > m.maxEntries {
 		m.removeLocked(m.recent.Back())
 	}
+}
+
+// toHold returns the body of v in hardly more memory than it needs, nil if it will not be held.
+func (m *memory) toHold(v visited) []byte {
+	switch n := len(v.body); {
+	case m.maxEntries <= 0 || v.zero() || int64(n) > m.maxBytes:
+		return nil
+	case cap(v.body) > n+n/8: // what arrived has room to grow
+		return append(make([]byte, 0, n), v.body...)
+	}
+	return v.body
 }
 
 // removeLocked forgets an element of recent.
