@@ -143,7 +143,7 @@ func (r *Relay) plan(pictures []Picture, b *Batch) []*item {
 		it := byHash[hash]
 		switch {
 		case it == nil:
-			it = &item{want: wanted(names, hash, out.Grid)}
+			it = &item{want: wanted(names, era, hash, out.Grid)}
 			byHash[hash] = it
 			items = append(items, it)
 		case it.grid != out.Grid:
@@ -154,9 +154,9 @@ func (r *Relay) plan(pictures []Picture, b *Batch) []*item {
 	return items
 }
 
-// wanted is the object of a picture that the engine calls hash.
-func wanted(names embedding.Namespace, hash string, g Grid) want {
-	return want{key: names.Key(embedding.Identifier(hash)), dtype: names.DType, hash: hash, grid: g}
+// wanted is the object of a picture that the engine calls hash, in an era of what was learned.
+func wanted(names embedding.Namespace, era int, hash string, g Grid) want {
+	return want{key: names.Key(embedding.Identifier(hash)), dtype: names.DType, era: era, hash: hash, grid: g}
 }
 
 // read reads what the consumer is not thought to have already.

@@ -60,7 +60,7 @@ func TestNoCopy(t *testing.T) {
 	r := newRig(t)
 	r.taught(t)
 	r.recent.drop(picture(0, 224, 224).UUID)
-	w := wanted(namespace, picture(0, 224, 224).UUID, small)
+	w := wanted(namespace, r.learned.era, picture(0, 224, 224).UUID, small)
 	o := r.reader.get(t.Context(), []want{w})[0]
 	defer r.reader.giveBack(o)
 	r.store.mu.Lock()

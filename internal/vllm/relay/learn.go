@@ -177,16 +177,19 @@ func (l *learned) grid(s Shape) (Grid, bool) {
 
 // frameOrFind returns the frame. Unless it is known it is that of m, an object that stands for g, if a worker took that
 // very embedding from an Encoder. found says that it has just come to be known.
-func (l *learned) frameOrFind(hash string, g Grid, m embedding.Meta) (f Frame, found bool, err error) {
+func (l *learned) frameOrFind(w want, m embedding.Meta) (f Frame, found bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.era != w.era {
+		return Frame{}, false, errUnknown // the object may be of another model
+	}
 	if l.frame != (Frame{}) {
 		return l.frame, false, nil
 	}
-	if at, ok := l.taken.get(hash); !ok || at != g {
+	if at, ok := l.taken.get(w.hash); !ok || at != w.grid {
 		return Frame{}, false, errUnknown
 	}
-	if f, err = frameOf(g, m); err == nil {
+	if f, err = frameOf(w.grid, m); err == nil {
 		l.frame, found = f, true
 	}
 	return f, found, err

@@ -80,3 +80,28 @@ func TestNamespaceChanges(t *testing.T) {
 		}
 	}
 }
+
+// TestOldObjectsTeachNothing: an object that was to be read when the names changed says nothing of those stored since,
+// though they are of the same pictures.
+func TestOldObjectsTeachNothing(t *testing.T) {
+	r := newRig(t)
+	p := picture(0, 224, 224)
+	r.store.set(key(p), object(small.patches()/merge, cols, 12, 0))
+	old := wanted(namespace, r.learned.era, p.UUID, small)
+	other := namespace
+	other.Prefix = "v2"
+	if err := r.SetNamespace(other); err != nil {
+		t.Fatal(err)
+	}
+	r.Learn(p, p.UUID, small)
+	r.reader.giveBack(r.reader.get(t.Context(), []want{old})[0])
+	if f, known := r.learned.known(); known {
+		t.Errorf("an object under other names taught %+v", f)
+	}
+	now := wanted(other, r.learned.era, p.UUID, small)
+	r.store.set(now.key, object(small.patches()/merge, cols, 12, 0))
+	r.reader.giveBack(r.reader.get(t.Context(), []want{now})[0])
+	if _, known := r.learned.known(); !known {
+		t.Error("one under the new names taught nothing")
+	}
+}

@@ -17,6 +17,7 @@ import (
 type want struct {
 	key   embedding.Key
 	dtype embedding.DType // that of the key
+	era   int             // of what was learned, in which the key was made
 	hash  string
 	grid  Grid
 }
@@ -155,7 +156,7 @@ func (r *reader) check(o *reading, object []byte, sum store.Got) error {
 	if err != nil {
 		return err
 	}
-	f, found, err := r.learned.frameOrFind(o.hash, o.grid, meta)
+	f, found, err := r.learned.frameOrFind(o.want, meta)
 	if err != nil {
 		return err
 	}

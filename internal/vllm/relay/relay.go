@@ -162,7 +162,7 @@ func (r *Relay) Forget(address string) { r.cfg.Consumers.Forget(address) }
 // Learn files what an Encoder reported of a picture: the engine's name for it, and its grid. It is called after a worker
 // has answered the request with the embedding that this Encoder made.
 func (r *Relay) Learn(p Picture, hash string, g Grid) {
-	names, _ := r.learned.namespace()
+	names, era := r.learned.namespace()
 	if names == (embedding.Namespace{}) {
 		return // an Encoder under other names may have said it
 	}
@@ -171,7 +171,7 @@ func (r *Relay) Learn(p Picture, hash string, g Grid) {
 	}
 	if _, known := r.learned.known(); !known {
 		select {
-		case r.lesson <- wanted(names, hash, g):
+		case r.lesson <- wanted(names, era, hash, g):
 		default: // the one before will do
 		}
 	}
