@@ -94,6 +94,7 @@ func (c *checker) vllm() {
 		c.static(v)
 	}
 	c.atLeast("vllm.ec_consumer_dp_size", int64(v.ECConsumerDPSize), 1, "")
+	c.atMost("vllm.ec_consumer_dp_size", int64(v.ECConsumerDPSize), 1024, "each replica is looked at for each prompt")
 	c.atLeast("vllm.decode_retries", int64(v.DecodeRetries), 0, "")
 	c.atLeast("vllm.fail_threshold", int64(v.FailThreshold), 1, "")
 	c.atLeast("vllm.port", int64(v.Port), 0, "")

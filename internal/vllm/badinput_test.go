@@ -363,9 +363,10 @@ func TestBadRegistrations(t *testing.T) {
 		``: "not of the form", `[]`: "not of the form", `{"role":7}`: "not of the form", `{}`: "role must be",
 		`{"role":"encode"}`: "url must be", `{"role":"encode","url":"x:1"}`: "url must be", `{"role":"encode","url":"ftp://x"}`: "url must be",
 		`{"role":"encode","url":"http://u:p@x"}`: "url must be", `{"role":"encode","url":"http://x?q"}`: "url must be",
-		`{"role":"decode","url":"http://x","dp_size":0}`:                "dp_size must be at least 1",
-		`{"role":"prefill","url":"http://x","ec_zmq_addrs":["a","b"]}`:  "one Mooncake control address per DP replica",
-		`{"role":"encode","url":"http://x","ec_zmq_addrs":["tcp://a"]}`: "Only EC consumers",
+		`{"role":"decode","url":"http://x","dp_size":0}`:                   "dp_size must be at least 1",
+		`{"role":"decode","url":"http://x","dp_size":4611686018427387904}`: "dp_size must be at most 1024",
+		`{"role":"prefill","url":"http://x","ec_zmq_addrs":["a","b"]}`:     "one Mooncake control address per DP replica",
+		`{"role":"encode","url":"http://x","ec_zmq_addrs":["tcp://a"]}`:    "Only EC consumers",
 	} {
 		got := f.send(t, http.MethodPost, "/instances", []byte(body), "X-API-Key", adminKey)
 		if msg, _ := messageOf(t, got); got.status/100 != 4 || !strings.Contains(msg, words) {

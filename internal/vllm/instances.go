@@ -14,8 +14,12 @@ import (
 	"afterimage/internal/openai"
 )
 
-// maxRegistration bounds the body of a registration.
-const maxRegistration = 64 << 10
+const (
+	// maxRegistration bounds the body of a registration.
+	maxRegistration = 64 << 10
+	// maxReplicas bounds the data-parallel replicas of an instance: each is looked at for each prompt.
+	maxReplicas = 1024
+)
 
 // admin lets only those through who know the admin key.
 func (f *Front) admin(next http.HandlerFunc) http.HandlerFunc {
@@ -60,6 +64,8 @@ func (r registration) instance() (Instance, error) {
 	switch {
 	case i.Replicas < 1:
 		return i, unprocessable("dp_size", "dp_size must be at least 1, got %d", i.Replicas)
+	case i.Replicas > maxReplicas:
+		return i, unprocessable("dp_size", "dp_size must be at most %d, got %d", maxReplicas, i.Replicas)
 	case len(i.Addresses) > 0 && len(i.Addresses) != i.Replicas:
 		return i, unprocessable("ec_zmq_addrs", "Provide one Mooncake control address per DP replica: got %d for %d", len(i.Addresses), i.Replicas)
 	case len(i.Addresses) > 0 && r.Role != Prefill && r.Role != PrefillDecode:

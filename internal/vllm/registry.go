@@ -134,6 +134,7 @@ func (r *Registry) Register(i Instance) (bool, error) {
 	default:
 		// A fresh entry: what is under way for the old one says nothing of it.
 		own, fresh := *old, newEntry(i)
+		r.forgetSent(old)
 		own.Instance, own.probeFails, own.calls, own.held = i, 0, fresh.calls, fresh.held
 		r.replace(old, &own)
 	}
@@ -167,12 +168,17 @@ func (r *Registry) addresses(url string) []string {
 	return nil
 }
 
+// forgetSent drops what the seats of e are thought to hold.
+func (r *Registry) forgetSent(e *entry) {
+	for _, s := range seats([]*entry{e}) {
+		r.sent.Forget(s.name())
+	}
+}
+
 // forget takes e off the roster. What it was sent is gone with the process.
 func (r *Registry) forget(e *entry) {
 	if e != nil {
-		for _, s := range seats([]*entry{e}) {
-			r.sent.Forget(s.name())
-		}
+		r.forgetSent(e)
 	}
 	is := func(o *entry) bool { return o == e }
 	r.live, r.evicted = slices.DeleteFunc(r.live, is), slices.DeleteFunc(r.evicted, is)

@@ -171,6 +171,13 @@ func TestRestartedWorkersHoldNothing(t *testing.T) {
 	}
 }
 
+// beginnings are the blocks of words.
+func beginnings(seed string, n int) []uint64 {
+	p := route.NewPrompt(nil)
+	p.Text([]byte(words(seed, n)))
+	return p.Blocks()
+}
+
 // With data-parallel replicas, whose caches are apart, the conversation stays with its replica.
 func TestConversationsStayWithTheirReplica(t *testing.T) {
 	r := newTestRegistry()
@@ -178,9 +185,7 @@ func TestConversationsStayWithTheirReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	sit := func(name string, n int) int {
-		p := route.NewPrompt(nil)
-		p.Text([]byte(words(name, 4+n)))
-		s, _, left := r.sit(PrefillDecode, Affinity, p.Blocks(), shunned{}, time.Now())
+		s, _, left := r.sit(PrefillDecode, Affinity, beginnings(name, 4+n), shunned{}, time.Now())
 		left()
 		return s.replica
 	}
@@ -196,6 +201,15 @@ func TestConversationsStayWithTheirReplica(t *testing.T) {
 	}
 	if len(at) != 3 || at["k"] == at["l"] || at["l"] == at["m"] {
 		t.Errorf("replicas %v, want those in turn", at)
+	}
+	// With other replicas it is another process, which holds nothing; nothing is kept of those that are no more.
+	if _, err := r.Register(Instance{Role: PrefillDecode, URL: "a", Replicas: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for replica := range 4 {
+		if n := r.sent.Match(fmt.Sprint("a#", replica), beginnings("k", 4)); n != 0 {
+			t.Errorf("replica %d is still thought to hold %d blocks", replica, n)
+		}
 	}
 }
 
