@@ -41,7 +41,7 @@ func (l *looker) totals(ctx context.Context) (t store.Totals, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.c == nil {
-		if l.c, err = ram.Dial(ctx, ram.ClientConfig{Path: l.path}); err != nil {
+		if l.c, err = ram.Dial(ctx, ram.ClientConfig{Path: l.path, Polls: asleep}); err != nil {
 			return t, err
 		}
 	}

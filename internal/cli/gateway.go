@@ -10,6 +10,7 @@ import (
 	"afterimage/internal/embedding"
 	"afterimage/internal/gateway"
 	"afterimage/internal/media"
+	"afterimage/internal/quick"
 	"afterimage/internal/store"
 	"afterimage/internal/store/mooncake"
 	"afterimage/internal/store/ram"
@@ -97,13 +98,16 @@ func gatewayToken(f config.Fleet) (string, error) {
 	return tokens[0], err
 }
 
+// asleep is how a gateway waits for the Store: no request does, so no core need stay awake for it.
+var asleep = quick.NewPolicy(0)
+
 // storeEvents returns what tells of the Store's objects: its own events where its socket is named, the cluster's lists
 // where its master is; else nil.
 func storeEvents(cfg config.Config, p *process) func(context.Context) <-chan store.Event {
 	switch {
 	case cfg.Gateway.Store != "":
 		return func(ctx context.Context) <-chan store.Event {
-			c, err := ram.Dial(ctx, ram.ClientConfig{Path: cfg.Gateway.Store})
+			c, err := ram.Dial(ctx, ram.ClientConfig{Path: cfg.Gateway.Store, Polls: asleep})
 			if err != nil {
 				p.log.Warn("what the Store has stays unknown", "err", err)
 				return nil
