@@ -101,7 +101,7 @@ func (g *Gateway) serve(ctx context.Context, req *request, out *proxy.Reply) err
 		switch {
 		case err == nil || out.Started():
 			return err
-		case ctx.Err() != nil:
+		case ended(ctx, err):
 			return context.Cause(ctx)
 		case errors.Is(err, errChanged):
 			past, n = g.newHistory(), n-1 // once for each image at most: the request has its bytes now
@@ -114,6 +114,16 @@ func (g *Gateway) serve(ctx context.Context, req *request, out *proxy.Reply) err
 		g.metrics.repairs.Inc()
 		g.cfg.Logger.Info("repair", "request", req.id, "attempt", n+1, "cause", err)
 	}
+}
+
+// ended says whether the time of a request is over. A worker that was told how long it had, in whole milliseconds, may
+// have said so a moment earlier; clients hear of the time that they gave.
+func ended(ctx context.Context, err error) bool {
+	var answer *workerError
+	if end, ok := ctx.Deadline(); ok && errors.As(err, &answer) && answer.status == http.StatusGatewayTimeout && time.Until(end) < time.Second {
+		<-ctx.Done()
+	}
+	return ctx.Err() != nil
 }
 
 // readChat takes the body in, finds the media parts and loads their files.
