@@ -49,14 +49,14 @@ func (c *askCmd) question() (client.Question, error) {
 	q := client.Question{
 		Model: c.Model, Text: c.Prompt, MaxTokens: c.MaxTokens, Temperature: c.Temperature, Seed: c.Seed, Encoder: c.Encoder,
 	}
-	u, err := url.Parse(c.URL)
 	switch {
 	case c.Prompt == "":
 		return q, usageError{errors.New(`the question is missing; write it behind the flags, e.g. "What is in this picture?"`)}
 	case c.MaxTokens < 1:
 		return q, usageError{fmt.Errorf("--max-tokens %d: give at least 1", c.MaxTokens)}
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return q, usageError{fmt.Errorf("--url %s: not the address of a gateway; write http://HOST:PORT", c.URL)}
+	}
+	if err := gatewayAt(c.URL); err != nil {
+		return q, err
 	}
 	for _, name := range c.Image {
 		b, err := readImage(name)
@@ -149,6 +149,15 @@ func writeStages(w io.Writer, a client.Answer) error {
 	}
 	_, err := fmt.Fprintln(w, "stages:", strings.Join(parts, ", "))
 	return err
+}
+
+// gatewayAt checks the value of --url.
+func gatewayAt(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return usageError{fmt.Errorf("--url %s: not the address of a gateway; write http://HOST:PORT", text)}
+	}
+	return nil
 }
 
 // unanswered says of a call to a gateway where nobody listens, or that wants another key, what to do about it;

@@ -42,6 +42,9 @@ func (c *drainCmd) Run(a *app) error {
 	if c.Timeout < time.Millisecond {
 		return usageError{fmt.Errorf("--timeout: %v is too short; give at least 1ms", c.Timeout)}
 	}
+	if err := gatewayAt(c.URL); err != nil {
+		return err
+	}
 	// Beyond its patience a worker takes some seconds to hand off and to end.
 	ctx, cancel := context.WithTimeout(a.ctx, c.Timeout+30*time.Second)
 	defer cancel()

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"syscall"
@@ -56,10 +55,10 @@ type warmed struct {
 
 // Run is called by the parser.
 func (c *storeWarmCmd) Run(a *app) error {
-	u, err := url.Parse(c.URL)
+	if err := gatewayAt(c.URL); err != nil {
+		return err
+	}
 	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return usageError{fmt.Errorf("--url %s: not the address of a gateway; write http://HOST:PORT", c.URL)}
 	case c.Jobs < 1 || c.Jobs > 256:
 		return usageError{fmt.Errorf("--jobs %d: give 1 to 256", c.Jobs)}
 	case c.Retries < 0:

@@ -41,6 +41,9 @@ func (c *topCmd) Run(a *app) error {
 	if c.Every < 100*time.Millisecond {
 		return usageError{fmt.Errorf("--every: %v is too short; give at least 100ms", c.Every)}
 	}
+	if err := gatewayAt(c.URL); err != nil {
+		return err
+	}
 	ctx, stop := interruptible(a.ctx, func() { os.Exit(exitFailure) })
 	defer stop()
 	transport := &http.Transport{}

@@ -25,6 +25,9 @@ type traceCmd struct {
 
 // Run is called by the parser.
 func (c *traceCmd) Run(a *app) error {
+	if err := gatewayAt(c.URL); err != nil {
+		return err
+	}
 	api := &client.Client{Base: strings.TrimRight(c.URL, "/"), HTTP: &http.Client{}, Key: c.Key}
 	t, err := api.Trace(a.ctx, c.Name)
 	if err != nil {

@@ -71,5 +71,5 @@ func (k Key) given(text []byte, e *toml.DecodeError) string {
 	if !ok {
 		return ""
 	}
-	return " = " + strings.TrimSpace(value)
+	return " = " + places(strings.TrimSpace(value))
 }

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -65,7 +66,9 @@ func (c *checker) fleet(f *Fleet) {
 			return
 		}
 	}
-	if _, err := f.Tokens(); err != nil {
+	if _, err := f.Tokens(); errors.Is(err, os.ErrNotExist) {
+		c.fault(key, "no such file; give the path of a file of tokens, one a line")
+	} else if err != nil {
 		c.fault(key, "%v", err)
 	}
 }
@@ -79,7 +82,9 @@ func (c *checker) keys(g *Gateway) {
 	if g.KeysFile == "" {
 		return
 	}
-	if _, err := tenant.Open(g.KeysFile, g.APIKeys, nil); err != nil {
+	if _, err := tenant.Open(g.KeysFile, g.APIKeys, nil); errors.Is(err, os.ErrNotExist) {
+		c.fault("gateway.keys_file", "no such file; give the path of a file of keys, which 'afterimage keys new' writes")
+	} else if err != nil {
 		c.fault("gateway.keys_file", "%v", err)
 	}
 }

@@ -65,6 +65,30 @@ func TestURLsInTheLog(t *testing.T) {
 	}
 }
 
+// Errors end up in logs; of URLs they name the places only.
+func TestURLsInErrors(t *testing.T) {
+	const in = "let-me-in"
+	path := filepath.Join(t.TempDir(), "wrong.toml")
+	if err := os.WriteFile(path, []byte("[tracing]\notlp_endpoint = [\"https://me:"+in+"@host\"]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, ofFile := Load(Input{File: path})
+	l, err := Load(Input{Env: []string{
+		"AFTERIMAGE_TRACING_OTLP_ENDPOINT=https://me:" + in + "@host:99999", "AFTERIMAGE_VLLM_DECODE_SERVERS_URLS=http://me:" + in + "@host,http://host?" + in,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{"a file": ofFile, "values": l.Validate(RoleGateway)} {
+		if text := fmt.Sprint(err); strings.Contains(text, in) || !strings.Contains(text, "://"+hidden+"@host") {
+			t.Errorf("the error about %s: %s", what, text)
+		}
+	}
+	if text := l.Validate(RoleGateway).Error(); !strings.Contains(text, `"http://host?`+hidden+`" is no worker`) {
+		t.Errorf("the error about values: %s", text)
+	}
+}
+
 // What sounds like a secret is one.
 func TestSecretsAreTagged(t *testing.T) {
 	for _, k := range Keys() {

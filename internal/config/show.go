@@ -44,7 +44,7 @@ func (l *Loaded) Attrs() []slog.Attr {
 
 var (
 	userOfURL  = regexp.MustCompile(`(://)[^/?#\s,]*@`)
-	queryOfURL = regexp.MustCompile(`(://[^?\s,]*)\?[^\s,]*`)
+	queryOfURL = regexp.MustCompile(`(://[^?\s,"]*)\?[^\s,"]*`)
 )
 
 // places takes the names, passwords and queries of URLs out of text.

@@ -70,7 +70,7 @@ func (c *checker) is(roles ...Role) bool { return c.role == All || slices.Contai
 func (c *checker) fault(key, format string, args ...any) {
 	k, _ := keyNamed(key)
 	c.errs = append(c.errs, &Problem{
-		Key: key, Value: k.Shown(&c.l.Config), Source: c.l.Source(key), Fault: fmt.Sprintf(format, args...),
+		Key: key, Value: places(k.Shown(&c.l.Config)), Source: c.l.Source(key), Fault: places(fmt.Sprintf(format, args...)),
 	})
 }
 

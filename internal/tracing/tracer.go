@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -36,6 +38,7 @@ type Config struct {
 // Tracer takes spans and sends them. Its methods may be called from any goroutine; a nil Tracer takes none.
 type Tracer struct {
 	cfg    Config
+	shown  string // the receiver's URL for logs
 	client *http.Client
 	queue  chan *Span
 	stop   chan struct{} // closed by Close
@@ -53,7 +56,7 @@ func New(cfg Config) *Tracer {
 	cfg.Queue, cfg.Batch = cmp.Or(cfg.Queue, 4096), cmp.Or(cfg.Batch, 512)
 	cfg.Every, cfg.Timeout = cmp.Or(cfg.Every, 2*time.Second), cmp.Or(cfg.Timeout, 5*time.Second)
 	t := &Tracer{
-		cfg: cfg, client: &http.Client{Transport: &http.Transport{MaxIdleConns: 1, IdleConnTimeout: time.Minute, Proxy: http.ProxyFromEnvironment}},
+		cfg: cfg, shown: plain(cfg.URL), client: &http.Client{Transport: &http.Transport{MaxIdleConns: 1, IdleConnTimeout: time.Minute, Proxy: http.ProxyFromEnvironment}},
 		queue: make(chan *Span, cfg.Queue), stop: make(chan struct{}), done: make(chan struct{}),
 		spans: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "afterimage_tracing_spans_total", Help: "Spans by what became of them: exported, dropped because the queue was full, failed to export.",
@@ -128,10 +131,13 @@ func (t *Tracer) export(batch []*Span) {
 	if err != nil {
 		result = "failed"
 		if !t.failing && t.cut.Err() == nil {
-			t.cfg.Logger.Warn("spans cannot be exported", "to", t.cfg.URL, "err", err)
+			if u, ok := errors.AsType[*url.Error](err); ok {
+				err = u.Err // the rest of it is the URL with its credentials
+			}
+			t.cfg.Logger.Warn("spans cannot be exported", "to", t.shown, "err", err)
 		}
 	} else if t.failing {
-		t.cfg.Logger.Info("spans are exported again", "to", t.cfg.URL)
+		t.cfg.Logger.Info("spans are exported again", "to", t.shown)
 	}
 	t.failing = err != nil
 	t.spans.WithLabelValues(result).Add(float64(len(batch)))
@@ -159,4 +165,14 @@ func (t *Tracer) post(body []byte) error {
 		return fmt.Errorf("it answered %s: %.200s", resp.Status, said)
 	}
 	return err
+}
+
+// plain returns a URL without name, password and query, and nothing of what is none.
+func plain(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	u.User, u.RawQuery = nil, ""
+	return u.String()
 }

@@ -226,6 +226,21 @@ func TestFailedExports(t *testing.T) {
 	}
 }
 
+// TestCredentialsAreNotLogged: what lets somebody in at a receiver is told to nobody else.
+func TestCredentialsAreNotLogged(t *testing.T) {
+	c := newCollector(t)
+	at := strings.Replace(c.URL, "://", "://a-token:a-password@", 1) + "/v1/traces?key=a-secret"
+	c.Close()
+	var log bytes.Buffer
+	tr := newTracer(at, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	_, s := tr.Serve(httptest.NewRequest(http.MethodPost, "/", nil), "request")
+	s.End()
+	tr.Close(t.Context())
+	if got := log.String(); !strings.Contains(got, "to="+c.URL+"/v1/traces") || strings.Contains(got, "a-token") || strings.Contains(got, "a-password") || strings.Contains(got, "a-secret") {
+		t.Errorf("the log says\n%s", got)
+	}
+}
+
 // TestHandler: a worker's calls become spans under their caller's when they carry a context.
 func TestHandler(t *testing.T) {
 	c := newCollector(t)
