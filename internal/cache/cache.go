@@ -107,17 +107,6 @@ func (c *Cache) Has(key embedding.Key) bool {
 	return ok
 }
 
-// Keys returns the keys of up to n entries, the most recently used first.
-func (c *Cache) Keys(n int) []embedding.Key {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := make([]embedding.Key, 0, min(n, len(c.entries)))
-	for el := c.recent.Front(); el != nil && len(out) < n; el = el.Next() {
-		out = append(out, el.Value.(*entry).key)
-	}
-	return out
-}
-
 // touchLocked marks an entry as used.
 func (c *Cache) touchLocked(el *list.Element) {
 	c.recent.MoveToFront(el)

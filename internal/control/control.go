@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 
 	"afterimage/internal/embedding"
-	"afterimage/internal/route"
 )
 
 // Paths of the worker API.
@@ -78,7 +77,6 @@ type Announcement struct {
 	VLLM       *embedding.VLLMNaming `json:"vllm,omitempty"` // names pictures as vLLM does; with a namespace of v3
 	Processing *embedding.Processing `json:"processing,omitempty"`
 	MaxRows    int                   `json:"max_rows,omitempty"`
-	Held       route.Filter          `json:"held,omitempty"` // keys of what its cache holds
 
 	// HandsOver says of a P/D that it keeps states of prompts for decode workers.
 	HandsOver bool `json:"hands_over,omitempty"`

@@ -22,7 +22,6 @@ import (
 	"afterimage/internal/media"
 	"afterimage/internal/publish"
 	"afterimage/internal/resolve"
-	"afterimage/internal/route"
 	"afterimage/internal/transport"
 )
 
@@ -144,18 +143,7 @@ func (e *Encoder) announcement() control.Announcement {
 		Modelled: e.spec.Modelled, Ready: true,
 		Namespace: &ns, VLLM: e.cfg.VLLM, Processing: &rules, MaxRows: e.spec.MaxRows,
 		Running: int(e.running.Load()), Waiting: int(e.waiting.Load()),
-		Held: e.held(),
 	}
-}
-
-// held tells gateways what is in the cache.
-func (e *Encoder) held() route.Filter {
-	keys := e.cfg.Cache.Keys(route.MaxFilterKeys)
-	f := route.NewFilter(len(keys))
-	for _, k := range keys {
-		f.Add(string(k))
-	}
-	return f
 }
 
 // layout returns the layout of a picture that the engine gets in this size.

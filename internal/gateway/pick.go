@@ -34,7 +34,7 @@ func (s *snapshot) remembered() (worker, bool) {
 }
 
 // heldLoad is how much more than its share an Encoder may have to do and still be the one that is asked for an
-// image that the Store, or only that Encoder, has.
+// image that the Store has.
 const heldLoad = 1.25
 
 // encoder chooses the Encoder of one image.
@@ -54,7 +54,10 @@ func (c *chooser) encoder(snap *snapshot, req *request, m *image, past *history)
 		if m.held { // whoever is asked reads it: the load may decide
 			return route.Bounded(string(m.id), ps, heldLoad)
 		}
-		return route.Holder(string(m.id), ps, heldLoad, func(i int) bool { return snap.Encoders[i].Seen.Held.Has(string(m.key)) })
+		if rank := route.Rank(string(m.id), ps); len(rank) > 0 {
+			return rank[0]
+		}
+		return -1
 	})
 	if i >= 0 {
 		return i, nil

@@ -3,8 +3,7 @@
 // Package route chooses peers: for an identifier, so that the same image goes to the same Encoder, and
 // for a prompt, so that it meets the P/D that holds its beginning unless the load speaks against it. Each
 // choice is a pure function of a snapshot of the peers; indexes in results are indexes into that snapshot.
-// What P/Ds hold is a guess, an Index of what they were sent; Prompt says what prompts have in common. What Encoders
-// hold is a hint, a Filter that they send.
+// What P/Ds hold is a guess, an Index of what they were sent; Prompt says what prompts have in common.
 //
 // Identifiers are placed by rendezvous hashing: each peer gets a score for the identifier, and the
 // highest wins. A peer that leaves moves only the identifiers that it held, and one that comes takes
@@ -79,28 +78,19 @@ func Rank(id string, peers []Peer) []int {
 // counts as 1.
 func Bounded(id string, peers []Peer, factor float64) int {
 	rank := Rank(id, peers)
-	fits := within(rank, peers, factor)
-	for _, i := range rank {
-		if fits(i) {
-			return i
-		}
-	}
-	return -1
-}
-
-// within says of the peers in rank whether their load, with one request more, stays within factor times their fair
-// share of the whole.
-func within(rank []int, peers []Peer, factor float64) func(i int) bool {
 	load, weight := 1, 0
 	for _, i := range rank {
 		load += peers[i].Load
 		weight += peers[i].weight()
 	}
-	return func(i int) bool {
+	for _, i := range rank {
 		share := float64(load) * float64(peers[i].weight()) / float64(weight)
 		// The bound is rounded up, as in the scheme's proof: with it some peer always fits.
-		return float64(peers[i].Load) < max(factor, 1)*share
+		if float64(peers[i].Load) < max(factor, 1)*share {
+			return i
+		}
 	}
+	return -1
 }
 
 // LeastLoaded returns the usable peer with the least load for its weight, -1 if none is usable.
