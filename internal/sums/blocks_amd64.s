@@ -81,8 +81,8 @@ GLOBL swap<>(SB), RODATA|NOPTR, $16
 	PADDD X1, s;      \
 	MOVOU s, at(of)
 
-// func blocks(a, b *state, p, q *byte, n int)
-TEXT ·blocks(SB), NOSPLIT, $0-40
+// func instructed(a, b *state, p, q *byte, n int)
+TEXT ·instructed(SB), NOSPLIT, $0-40
 	MOVQ  a+0(FP), DI
 	MOVQ  b+8(FP), SI
 	MOVQ  p+16(FP), R9

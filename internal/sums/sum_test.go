@@ -12,7 +12,9 @@ import (
 )
 
 // TestSums: whatever company texts have, and however they come, each has its own sum.
-func TestSums(t *testing.T) {
+func TestSums(t *testing.T) { bothWays(t, testSums) }
+
+func testSums(t *testing.T) {
 	p := New()
 	var wg sync.WaitGroup
 	for seed := range byte(12) {
@@ -44,7 +46,9 @@ func TestSums(t *testing.T) {
 	}
 }
 
-func TestOf(t *testing.T) {
+func TestOf(t *testing.T) { bothWays(t, testOf) }
+
+func testOf(t *testing.T) {
 	r := rand.NewChaCha8([32]byte{3})
 	for _, n := range []int{0, 1, 55, 56, 63, 64, 65, stretch - 1, stretch, 2*stretch + 100} {
 		text := random(r, n)
@@ -56,7 +60,6 @@ func TestOf(t *testing.T) {
 
 // TestCompany: a lone text is computed as it comes; one that has company waits until the other has something too.
 func TestCompany(t *testing.T) {
-	needPairs(t)
 	p := New()
 	text := make([]byte, 2*stretch)
 	a := p.Begin()
@@ -78,7 +81,6 @@ func TestCompany(t *testing.T) {
 
 // TestWait: who finds that enough compute waits, and goes on when one of them has ended.
 func TestWait(t *testing.T) {
-	needPairs(t)
 	synctest.Test(t, func(t *testing.T) {
 		p := New()
 		text := make([]byte, stretch)
@@ -106,7 +108,6 @@ func TestWait(t *testing.T) {
 
 // TestDrop: a sum that is given up while another goroutine computes of it waits for that.
 func TestDrop(t *testing.T) {
-	needPairs(t)
 	synctest.Test(t, func(t *testing.T) {
 		p := New()
 		s := p.Begin()
@@ -127,11 +128,4 @@ func TestDrop(t *testing.T) {
 			t.Error("a sum that was given up is taken along")
 		}
 	})
-}
-
-func needPairs(t testing.TB) {
-	t.Helper()
-	if !paired {
-		t.Skip("this processor has no instructions for SHA-256")
-	}
 }
