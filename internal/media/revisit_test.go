@@ -241,6 +241,7 @@ func TestRevisitIsGuarded(t *testing.T) {
 	inward = true
 	_, err := get()
 	wantKind(t, err, ErrURL)
+	inward = false
 	names := n.fetcher.cfg.Resolver.(*names)
 	names.mu.Lock()
 	names.m["ok.example"] = append(names.m["ok.example"][:0], ips("10.0.0.1"))
