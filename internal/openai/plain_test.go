@@ -43,7 +43,7 @@ func TestPlain(t *testing.T) {
 // TestWindows: whole windows are passed, and none in which anything stops.
 func TestWindows(t *testing.T) {
 	b := bytes.Repeat([]byte("a~ !#[]\x7f"), 3*windowBytes/8)
-	for at := range len(b) - 1 {
+	for at := range b {
 		for _, c := range []byte("\"\\\x1f\x80\xff") {
 			was := b[at]
 			b[at] = c
