@@ -158,13 +158,15 @@ func (a *answer) restored() bool {
 
 // adoptedPrompt is the prompt of a request whose state comes from elsewhere: its words count for penalties.
 func (p *Prefill) adoptedPrompt(chat *openai.Chat, st *adopted) (*prompt, int, error) {
-	if err := p.checkSampling(&chat.Options); err != nil {
+	form, err := p.checkSampling(&chat.Options)
+	if err != nil {
 		return nil, 0, err
 	}
 	pr, err := buildPrompt(p.cfg.Engine, chat)
 	if err != nil {
 		return nil, 0, openai.BadRequest("messages", "%v", err)
 	}
+	pr.form = form
 	return pr, st.about.PromptTokens, p.fits(st.about.PromptTokens, &chat.Options)
 }
 

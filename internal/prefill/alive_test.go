@@ -94,7 +94,7 @@ func TestAliveWhileGrammarsAreRead(t *testing.T) {
 		q := newWorker(t, stuckForm{fakeText{template: plainTemplate}, time.Hour})
 		opts := &openai.Options{Sampling: openai.Sampling{Format: openai.Format{JSON: true}}}
 		check := func(p *Prefill) {
-			if err := p.checkSampling(opts); err == nil || !strings.Contains(err.Error(), "not a grammar") {
+			if _, err := p.checkSampling(opts); err == nil || !strings.Contains(err.Error(), "not a grammar") {
 				t.Error(err)
 			}
 		}

@@ -59,13 +59,9 @@ func newAnswer(p *Prefill, opts *openai.Options, prompts []promptOf, entry *prep
 // use any more.
 func (a *answer) run(ctx context.Context, w http.ResponseWriter) error {
 	defer a.closeChoices()
-	form, err := form(a.opts)
-	if err != nil {
-		return err
-	}
 	for _, pr := range a.prompts {
 		a.usage.PromptTokens += pr.length
-		if err := a.newChoices(pr, form); err != nil {
+		if err := a.newChoices(pr); err != nil {
 			return err
 		}
 	}

@@ -31,13 +31,15 @@ func (p *Prefill) plan(chat *openai.Chat, items []control.PrepareItem, uses []in
 	if err := checkRoles(chat); err != nil {
 		return nil, 0, err
 	}
-	if err := p.checkSampling(&chat.Options); err != nil {
+	form, err := p.checkSampling(&chat.Options)
+	if err != nil {
 		return nil, 0, err
 	}
 	pr, err := buildPrompt(p.cfg.Engine, chat)
 	if err != nil {
 		return nil, 0, openai.BadRequest("messages", "%v", err)
 	}
+	pr.form = form
 	n := pr.tokens
 	for _, u := range uses {
 		n += items[u].Tokens

@@ -71,8 +71,9 @@ func (p *Prefill) prepare(ctx context.Context, req *control.PrepareRequest) (*pr
 		return nil, nil, err
 	}
 	sized := !slices.ContainsFunc(req.Items, func(it control.PrepareItem) bool { return !it.Sized() })
+	tokens := 0
 	if sized { // what cannot be served is refused before anything is done for it
-		if _, _, err := p.plan(chat, req.Items, req.Uses); err != nil {
+		if _, tokens, err = p.plan(chat, req.Items, req.Uses); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -89,10 +90,13 @@ func (p *Prefill) prepare(ctx context.Context, req *control.PrepareRequest) (*pr
 		}
 		resp.Items = append(resp.Items, supplies[i].answer())
 	}
-	if _, resp.PromptTokens, err = p.plan(chat, req.Items, req.Uses); err != nil {
-		entry.cancel()
-		return nil, nil, err
+	if !sized {
+		if _, tokens, err = p.plan(chat, req.Items, req.Uses); err != nil {
+			entry.cancel()
+			return nil, nil, err
+		}
 	}
+	resp.PromptTokens = tokens
 	return entry, &resp, nil
 }
 

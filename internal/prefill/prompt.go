@@ -27,6 +27,7 @@ type prompt struct {
 	tokens   int    // text tokens
 	media    int    // media positions
 	echo     string // what an answer begins with
+	form     string // the grammar of an answer; "" for none
 }
 
 // roles are those of OpenAI's API. A template would write any other as it stands.

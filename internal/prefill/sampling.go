@@ -11,20 +11,20 @@ import (
 	"afterimage/internal/openai"
 )
 
-// checkSampling refuses, before any work, options that this model cannot serve.
-func (p *Prefill) checkSampling(opts *openai.Options) error {
+// checkSampling refuses, before any work, options that this model cannot serve. It returns the grammar of an answer.
+func (p *Prefill) checkSampling(opts *openai.Options) (string, error) {
 	if err := opts.CheckVocab(p.spec.Vocab); err != nil {
-		return err
+		return "", err
 	}
 	g, err := form(opts)
 	if err != nil {
-		return err
+		return "", err
 	}
 	c, err := p.constrain(g)
 	if c != nil {
 		c.Close()
 	}
-	return err
+	return g, err
 }
 
 // form returns the grammar of an answer; "" for none.
@@ -58,8 +58,8 @@ func (p *Prefill) constrain(g string) (engine.Constraint, error) {
 	return c, nil
 }
 
-// newChoices makes what picks the tokens of each choice of a prompt, in the form of a grammar.
-func (a *answer) newChoices(pr promptOf, form string) error {
+// newChoices makes what picks the tokens of each choice of a prompt.
+func (a *answer) newChoices(pr promptOf) error {
 	c, seed := a.opts, rand.Uint64()
 	if c.Seed != nil {
 		seed = uint64(*c.Seed)
@@ -74,7 +74,7 @@ func (a *answer) newChoices(pr promptOf, form string) error {
 	}
 	for i := range c.N {
 		var err error
-		if cfg.Constraint, err = a.p.constrain(form); err != nil {
+		if cfg.Constraint, err = a.p.constrain(pr.form); err != nil {
 			return err
 		}
 		cfg.Seed = seed + uint64(i)

@@ -46,7 +46,8 @@ func (p *Prefill) textAnswer(body []byte, start time.Time, id string) (*answer, 
 	if err != nil {
 		return nil, err
 	}
-	if err := p.checkSampling(&req.Options); err != nil {
+	form, err := p.checkSampling(&req.Options)
+	if err != nil {
 		return nil, err
 	}
 	if err := req.CheckTokens(p.spec.Vocab); err != nil {
@@ -61,6 +62,7 @@ func (p *Prefill) textAnswer(body []byte, start time.Time, id string) (*answer, 
 		if err != nil {
 			return nil, inPrompt(i, len(req.Prompts), err)
 		}
+		pr.form = form
 		prompts = append(prompts, promptOf{pr, pr.tokens})
 	}
 	a := newAnswer(p, &req.Options, prompts, &prepared{}, start, id)
