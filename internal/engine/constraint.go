@@ -6,7 +6,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ErrFormSlow: what holds an answer to its form takes too long over a token.
@@ -31,12 +34,15 @@ const (
 )
 
 // hold returns tok if it may come next, else another that may. All other answers wait meanwhile, so an answer whose form
-// takes too long ends, before it takes longer.
+// takes too long ends, before it takes longer. What counts is time of the processor: a process that is paused or gets no
+// core is not the form's doing.
 func (s *Sampler) hold(logits []float32, tok int32) (int32, error) {
-	c, start := s.cfg.Constraint, time.Now()
+	runtime.LockOSThread() // which the time is of
+	defer runtime.UnlockOSThread()
+	c, start := s.cfg.Constraint, s.spent()
 	patience := cmp.Or(s.cfg.Patience, max(leastPatience, time.Duration(len(logits))*patiencePerEntry))
 	late := func() error {
-		if d := time.Since(start); d > patience {
+		if d := s.spent() - start; d > patience {
 			return fmt.Errorf("%w: %v for one token, and at most %v are allowed", ErrFormSlow, d.Round(time.Millisecond), patience)
 		}
 		return nil
@@ -60,4 +66,11 @@ func (s *Sampler) hold(logits []float32, tok int32) (int32, error) {
 	}
 	c.Accept(tok)
 	return tok, late()
+}
+
+// threadTime is how long the calling thread has had a core.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) // cannot fail with this clock
+	return time.Duration(t.Nano())
 }

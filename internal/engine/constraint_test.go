@@ -41,6 +41,8 @@ func TestFormThatTakesLong(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			began := time.Now()
+			s.spent = func() time.Duration { return time.Since(began) }
 			logits := make([]float32, vocab)
 			logits[0] = 1 // is not allowed
 			tok, err := s.Pick(logits)
@@ -58,4 +60,35 @@ func TestFormThatTakesLong(t *testing.T) {
 	f(2, s, slowly{0, 0, 2 * s, 0}, true, 1)
 	f(100_000, 0, slowly{s, 8 * s, s, 0}, false, 1)
 	f(100_000, 0, slowly{s, 8 * s, 2 * s, 0}, true, 1)
+}
+
+// spinning takes a core for its patience, and then some.
+type spinning struct{ patience time.Duration }
+
+func (s spinning) Allows(int32) bool {
+	for start := threadTime(); threadTime()-start <= s.patience; {
+	}
+	return true
+}
+
+func (spinning) Mask([]float32) {}
+func (spinning) Accept(int32)   {}
+func (spinning) Close()         {}
+
+// Only time that a form keeps a core busy counts, not that of a process which is paused, or gets no core.
+func TestFormIsNotBlamedForWaits(t *testing.T) {
+	f := func(form Constraint, patience time.Duration, late bool) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			s, err := NewSampler(Sampling{Constraint: form, Patience: patience})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Pick([]float32{1, 0}); errors.Is(err, ErrFormSlow) != late {
+				t.Errorf("late: %v, want %v", err, late)
+			}
+		})
+	}
+	f(&slowly{time.Hour, time.Hour, time.Hour, 0}, 0, false)
+	f(spinning{time.Millisecond}, time.Millisecond, true)
 }

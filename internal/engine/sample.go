@@ -33,8 +33,8 @@ type Sampling struct {
 	Prompt []int32
 	// Constraint, if not nil, says what the answer may hold. The Sampler uses it up.
 	Constraint Constraint
-	// Patience is how long Constraint may take over one token; 0 is 0.1 ms for each entry of the vocabulary, and at least
-	// 2 s.
+	// Patience is how much time of a core Constraint may take over one token; 0 is 0.1 ms for each entry of the
+	// vocabulary, and at least 2 s.
 	Patience time.Duration
 }
 
@@ -64,10 +64,11 @@ type Sampler struct {
 	cfg    Sampling
 	rng    *rand.PCG
 	cand   []candidate
-	work   []float32     // logits as changed by penalties, biases and the constraint
-	prompt []int32       // the different tokens of the prompt
-	answer map[int32]int // times that a token was picked
-	picked []int32       // the different tokens of the answer, in order
+	work   []float32            // logits as changed by penalties, biases and the constraint
+	prompt []int32              // the different tokens of the prompt
+	answer map[int32]int        // times that a token was picked
+	picked []int32              // the different tokens of the answer, in order
+	spent  func() time.Duration // of a core, by the calling thread
 }
 
 // candidate is a token and its weight, which is relative to the likeliest token's 1.
@@ -82,7 +83,7 @@ func NewSampler(cfg Sampling) (*Sampler, error) {
 		return nil, err
 	}
 	cfg.TopP, cfg.Repetition = cmp.Or(cfg.TopP, 1), cmp.Or(cfg.Repetition, 1)
-	s := &Sampler{cfg: cfg, rng: rand.NewPCG(cfg.Seed, 0x9e3779b97f4a7c15), answer: map[int32]int{}}
+	s := &Sampler{cfg: cfg, rng: rand.NewPCG(cfg.Seed, 0x9e3779b97f4a7c15), answer: map[int32]int{}, spent: threadTime}
 	if cfg.Repetition != 1 {
 		s.prompt = slices.Clone(cfg.Prompt)
 		slices.Sort(s.prompt)
