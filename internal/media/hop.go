@@ -4,7 +4,9 @@ package media
 
 import (
 	"context"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 )
 
@@ -57,6 +59,8 @@ func final(resp *http.Response, url string, with validator, maxBytes int64) (rep
 }
 
 func (f *Fetcher) get(ctx context.Context, u *url.URL, with validator) (*http.Response, error) {
+	var nc net.Conn
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { nc = i.Conn }})
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
@@ -65,7 +69,18 @@ func (f *Fetcher) get(ctx context.Context, u *url.URL, with validator) (*http.Re
 	// Hosts that negotiate send AVIF or worse to those who accept anything.
 	req.Header.Set("Accept", "image/webp, image/png, image/jpeg, image/gif, */*;q=0.1")
 	with.ask(req)
-	return f.transport.RoundTrip(req)
+	resp, err := f.transport.RoundTrip(req)
+	if err == nil && overhangs(resp) {
+		nc.Close()
+	}
+	return resp, err
+}
+
+// overhangs says whether what comes next on the connection of an answer may be a body that it must not have, as a 304.
+// The next request there would take that for its answer.
+func overhangs(resp *http.Response) bool {
+	n := resp.Header.Get("Content-Length")
+	return resp.ProtoMajor == 1 && resp.Body == http.NoBody && (n != "" && n != "0" || len(resp.TransferEncoding) > 0)
 }
 
 func isRedirect(status int) bool {
