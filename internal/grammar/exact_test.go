@@ -35,6 +35,10 @@ func newExact(t interface {
 
 func (e *exact) expand(stack int) { e.m.expand(stack, func(s int) { e.stacks = append(e.stacks, s) }) }
 
+func (c charset) has(r rune) bool {
+	return c.not != slices.ContainsFunc(c.ranges, func(p [2]rune) bool { return p[0] <= r && r <= p[1] })
+}
+
 // accept reads one letter and says whether it may come.
 func (e *exact) accept(r rune) bool {
 	before := e.stacks

@@ -89,15 +89,14 @@ type compiler struct {
 	m     *machine
 	rules map[string]int
 	now   int // the definition at hand
-	// opaque, in a machine of tokens, has rules that are one atom, or nothing where it is nil.
+	// opaque, nil in a machine of characters, has rules that are one atom, or nothing where that is nil.
 	opaque map[string]*atom
-	loose  bool // tokens, and no counting
 }
 
 // compile returns a machine that reads characters or, given what is opaque to it, tokens of JSON. That of tokens does
 // not count: whatever may come more than once may come any number of times.
 func compile(defs []definition, opaque map[string]*atom) (*machine, error) {
-	c := &compiler{m: newMachine(defs), rules: map[string]int{}, opaque: opaque, loose: opaque != nil}
+	c := &compiler{m: newMachine(defs), rules: map[string]int{}, opaque: opaque}
 	for i, d := range defs {
 		c.rules[d.name] = i
 	}
@@ -110,6 +109,8 @@ func compile(defs []definition, opaque map[string]*atom) (*machine, error) {
 	}
 	return c.m, nil
 }
+
+func (c *compiler) tokens() bool { return c.opaque != nil }
 
 func (c *compiler) rule(id int, alts [][]item) error {
 	var bodies [][]element
@@ -148,7 +149,7 @@ func (c *compiler) append(body []element, it item) ([]element, error) {
 		return body, err
 	}
 	least, most := it.least, it.most
-	if c.loose && most != 0 && (least != most || most > 1) && (least != 0 || most != 1) {
+	if c.tokens() && (most < 0 || most > 1) {
 		least, most = 0, -1
 	}
 	for range least {
@@ -194,7 +195,7 @@ func (c *compiler) once(it item) (out []element, err error) {
 		}
 		return []element{{'r', id, c.now}}, nil
 	}
-	if c.loose {
+	if c.tokens() {
 		return []element{c.atom(token(it.text))}, nil
 	}
 	for _, r := range it.text {

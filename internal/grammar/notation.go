@@ -5,7 +5,6 @@ package grammar
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -30,10 +29,6 @@ type item struct {
 type charset struct {
 	not    bool
 	ranges [][2]rune
-}
-
-func (c charset) has(r rune) bool {
-	return c.not != slices.ContainsFunc(c.ranges, func(p [2]rune) bool { return p[0] <= r && r <= p[1] })
 }
 
 // reader reads the notation. It knows what this package writes.

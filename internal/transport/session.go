@@ -272,7 +272,7 @@ func (p *pace) read(b []byte) (int, error) {
 		p.moved = now
 	}
 	var from io.Reader = p.s.nc
-	if p.s.quick != nil && len(b) <= inBytes {
+	if p.s.quick != nil && len(b) <= inBytes { // the buffer asks for that much, and gets mostly one frame
 		from = p.s.quick
 	}
 	n, err := from.Read(b)
