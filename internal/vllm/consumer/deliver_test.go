@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"afterimage/internal/proxy"
 	"afterimage/internal/testkit/vllmconsumer"
 	"afterimage/internal/vllm/consumer"
 )
@@ -73,18 +75,9 @@ func works(t *testing.T, c *consumer.Client, at *vllmconsumer.Consumer, how cons
 // empty waits until no shard holds anything.
 func empty(t *testing.T, at *vllmconsumer.Consumer) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		held := 0
-		for _, s := range at.Shards {
-			held += s.InUse()
-		}
-		if held == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d bytes are still held", held)
-		}
-	}
+	eventually(t, "nothing is held", func() bool {
+		return !slices.ContainsFunc(at.Shards, func(s *vllmconsumer.Shard) bool { return s.InUse() > 0 })
+	})
 }
 
 // TestDeliver: one item and several, to one shard and to several, over kept connections too.
@@ -153,9 +146,7 @@ func TestFollow(t *testing.T) {
 		out := make(chan consumer.Outcome, 1)
 		asked := len(s.Ops())
 		go func() { out <- c.Deliver(context.Background(), at.Address(), []consumer.Item{item(0, nil)})[0] }()
-		for len(s.Ops()) < asked+3 { // reserve, and a first status or more
-			time.Sleep(time.Millisecond)
-		}
+		eventually(t, "a reserve, and a first status or more", func() bool { return len(s.Ops()) >= asked+3 })
 		return out
 	}
 	theirs := reserve("theirs")
@@ -204,21 +195,28 @@ func TestTogether(t *testing.T) {
 func TestKept(t *testing.T) {
 	t.Parallel()
 	at := vllmconsumer.Start(t, vllmconsumer.Config{})
-	var dials atomic.Int64
+	var mu sync.Mutex
+	var dialled []net.Conn
 	cfg := quick()
 	cfg.Dial = func(ctx context.Context, address string) (net.Conn, error) {
-		dials.Add(1)
-		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		mu.Lock()
+		defer mu.Unlock()
+		dialled = append(dialled, nc)
+		return nc, err
 	}
 	c := newClient(t, cfg)
 	for range 5 {
 		works(t, c, at, consumer.Written, item(0, nil))
 	}
-	if n := dials.Load(); n != 3 { // control, handshake, data
+	mu.Lock()
+	kept := slices.Clone(dialled)
+	mu.Unlock()
+	if n := len(kept); n != 3 { // control, handshake, data
 		t.Errorf("%d connections were made for 5 deliveries in a row, want 3", n)
 	}
 	at.HangUpAll()
-	time.Sleep(20 * time.Millisecond) // for the ends of the connections to arrive
+	eventually(t, "the ends of the connections have arrived", func() bool { return !slices.ContainsFunc(kept, proxy.Quiet) })
 	works(t, c, at, consumer.Written, item(0, nil))
 }
 

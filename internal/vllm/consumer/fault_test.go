@@ -260,9 +260,7 @@ func TestHung(t *testing.T) {
 		t.Errorf("got %v", o)
 	}
 	at.Thaw()
-	for len(at.Shards[0].Ops()) < 4 { // two of peers, the reserve and at least one cancel
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "two of peers, the reserve and at least one cancel", func() bool { return len(at.Shards[0].Ops()) >= 4 })
 	empty(t, at)
 }
 
@@ -307,9 +305,8 @@ func TestSettle(t *testing.T) {
 	if err := c.Abandon(t.Context(), at.Address(), []string{"x"}, false); !errors.Is(err, consumer.ErrUnsettled) {
 		t.Errorf("got %v", err)
 	}
-	for told := cancels.Load(); cancels.Load() == told; {
-		time.Sleep(time.Millisecond)
-	}
+	told := cancels.Load()
+	eventually(t, "the consumer is told again", func() bool { return cancels.Load() > told })
 }
 
 // TestCheck: a look at a consumer leaves nothing behind.

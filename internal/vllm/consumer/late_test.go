@@ -44,9 +44,7 @@ func TestDrainFromWaking(t *testing.T) {
 	if o := c.Deliver(t.Context(), at.Address(), []consumer.Item{item(0, nil)})[0]; !errors.Is(o.Err, consumer.ErrUnsettled) {
 		t.Fatalf("got %v", o)
 	}
-	for cancelled.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "it is abandoned", func() bool { return cancelled.Load() > 0 })
 	if d := time.Duration(cancelled.Load() - connected.Load()); d < cfg.Drain {
 		t.Errorf("abandoned %v after the shard took a connection, want %v or more", d, cfg.Drain)
 	}
@@ -70,6 +68,16 @@ func TestAbandonLate(t *testing.T) {
 	for n, s := range at.Shards {
 		if ops := strings.Join(s.Ops(), " "); !strings.HasSuffix(ops, "status cancel") {
 			t.Errorf("shard %d was asked %s", n, ops)
+		}
+	}
+}
+
+// eventually waits until ok, however slow the machine.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 20 s: %s", what)
 		}
 	}
 }

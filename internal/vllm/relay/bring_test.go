@@ -149,9 +149,7 @@ func TestShared(t *testing.T) {
 		}
 		return 0
 	}
-	for waiting() < 8 {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "all wait", func() bool { return waiting() == 8 })
 	close(hold)
 	all.Wait()
 	if n := r.store.asked() - asked; n != 1 {
@@ -200,13 +198,9 @@ func TestStudy(t *testing.T) {
 	first, other := picture(0, 224, 224), picture(1, 224, 224)
 	r.store.set(key(other), object(small.patches()/merge, cols, 12, 2))
 	r.Learn(first, first.UUID, small)
-	for r.store.asked() == 0 { // the Encoder has not published yet
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "it is asked for before the Encoder has published", func() bool { return r.store.asked() > 0 })
 	r.store.set(key(first), object(small.patches()/merge, cols, 12, 1))
-	for _, known := r.learned.known(); !known; _, known = r.learned.known() {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "it is learned", func() bool { _, known := r.learned.known(); return known })
 	if got := r.one(t, other); got.Result != Written {
 		t.Errorf("got %+v", got)
 	}
@@ -226,9 +220,7 @@ func TestLost(t *testing.T) {
 	}
 	got := make(chan Brought)
 	go func() { got <- r.one(t, p) }()
-	for !polled(0) || !polled(1) {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "it waits for the other at both", func() bool { return polled(0) && polled(1) })
 	for _, s := range r.consumer.Shards {
 		s.Answer([]byte(`{"op":"cancel","transfer_id":"other","reservation_id":"","abandon":true}`))
 	}

@@ -71,11 +71,7 @@ func TestSum(t *testing.T) {
 	p := picture(0, 224, 224)
 	there := func(k embedding.Key, want bool) {
 		t.Helper()
-		for end := time.Now().Add(10 * time.Second); (len(r.store.get(k)) > 0) != want; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%s: there is %t, want %t", k, !want, want)
-			}
-		}
+		eventually(t, fmt.Sprintf("%s is there: %t", k, want), func() bool { return len(r.store.get(k)) > 0 == want })
 	}
 	there(sumKey(key(p)), true)
 	again := func() Brought { r.recent.drop(p.UUID); return r.one(t, p) }

@@ -217,9 +217,15 @@ func (r *rig) taught(t *testing.T) {
 // empty waits until the consumer holds nothing.
 func (r *rig) empty(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); r.consumer.Shards[0].InUse()+r.consumer.Shards[1].InUse() > 0; time.Sleep(time.Millisecond) {
+	eventually(t, "the consumer holds no memory", func() bool { return r.consumer.Shards[0].InUse()+r.consumer.Shards[1].InUse() == 0 })
+}
+
+// eventually waits until ok, however slow the machine.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("the consumer still holds memory")
+			t.Fatalf("not within 20 s: %s", what)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestIDs: ids differ, and whatever may be in use stands in the file before it is.
@@ -95,9 +94,7 @@ func TestSuccessor(t *testing.T) {
 			t.Fatal("nothing is half-written")
 		}
 	}
-	for !strings.Contains(string(readFile(t, r.state)), `"cols":32`) {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "what was learned is written down", func() bool { return strings.Contains(string(readFile(t, r.state)), `"cols":32`) })
 	killed := r.Relay
 	killed.stop()
 	killed.bg.Wait()
@@ -109,9 +106,7 @@ func TestSuccessor(t *testing.T) {
 		t.Errorf("the next gateway's delivery is %+v", b.Items[0])
 	}
 	b.End(true)
-	for n := len(next.ids.predecessors()); n > 0; n = len(next.ids.predecessors()) {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "what predecessors left is settled", func() bool { return len(next.ids.predecessors()) == 0 })
 	if err := next.Close(); err != nil {
 		t.Error(err)
 	}
