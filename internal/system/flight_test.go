@@ -167,38 +167,56 @@ func TestFirstCallerLeavesEarly(t *testing.T) {
 func TestOneErrorOneRetry(t *testing.T) {
 	const broken = `{"encoder":"x","items":[{"error":{"status":503,"type":"x","message":"engine lost"}}]}`
 	f := newFleet(t, nil)
-	fail := func(times int64) func() int64 {
+	// fail has encode calls of ten requests fail, the first once the others have joined it.
+	fail := func(times int64, ten func()) int64 {
 		var calls atomic.Int64
+		first, joined := make(chan struct{}), f.gateway.count(t, "afterimage_gateway_joined_total", "")
 		for _, e := range f.encoders {
 			e.fail(func(w http.ResponseWriter, r *http.Request) bool {
-				if r.URL.Path != control.PathEncode || calls.Add(1) > times {
+				if r.URL.Path != control.PathEncode {
+					return false
+				}
+				n := calls.Add(1)
+				if n > times {
 					return false
 				}
 				readAll(r.Body)
-				time.Sleep(100 * time.Millisecond) // an engine that fails takes its time; the others join meanwhile
+				if n == 1 {
+					select {
+					case <-first:
+					case <-r.Context().Done():
+					}
+				} else {
+					time.Sleep(100 * time.Millisecond) // an engine that fails takes its time; the others wait again meanwhile
+				}
 				answers(200, broken)(w, r)
 				return true
 			})
 		}
-		return calls.Load
+		ended := make(chan struct{})
+		go func() { defer close(ended); ten() }()
+		eventually(t, "the others have joined", func() bool { return f.gateway.count(t, "afterimage_gateway_joined_total", "") == joined+9 })
+		close(first)
+		<-ended
+		return calls.Load()
 	}
 	f.ask(t, "", picture(t, 60, 60, 4))
-	calls := fail(1)
-	burst(t, 10, picture(t, 60, 60, 5), f)
-	if n := calls(); n != 2 {
+	if n := fail(1, func() { burst(t, 10, picture(t, 60, 60, 5), f) }); n != 2 {
 		t.Errorf("%d encode calls after one error, want 2", n)
 	}
-	calls = fail(1 << 30)
-	var wg sync.WaitGroup
-	for range 10 {
-		wg.Go(func() {
-			if status, header, body := f.post(t, nil, user(img(picture(t, 60, 60, 6)))); status != 503 || header.Get("Retry-After") == "" {
-				t.Errorf("%d %s", status, body)
-			}
-		})
-	}
-	wg.Wait()
-	if n := calls(); n > 3 {
+	n := fail(1<<30, func() {
+		file := picture(t, 60, 60, 6)
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				if status, header, body := f.post(t, nil, user(img(file))); status != 503 || header.Get("Retry-After") == "" {
+					t.Errorf("%d %s", status, body)
+				}
+			})
+		}
+		wg.Wait()
+	})
+	if n > 3 {
 		t.Errorf("%d encode calls of 10 requests for a picture that cannot be encoded, want 3 at most", n)
 	}
 	eventually(t, "the memory is back", f.free)
