@@ -58,6 +58,9 @@ func (c *askCmd) question() (client.Question, error) {
 	if err := gatewayAt(c.URL); err != nil {
 		return q, err
 	}
+	if c.Timeout < time.Millisecond {
+		return q, usageError{fmt.Errorf("--timeout: %v is too short; give at least 1ms", c.Timeout)}
+	}
 	for _, name := range c.Image {
 		b, err := readImage(name)
 		if pe, ok := errors.AsType[*os.PathError](err); ok {

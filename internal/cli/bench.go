@@ -70,6 +70,14 @@ func (c *smokeCmd) Run(a *app) error {
 	return c.report(a, report)
 }
 
+// atLeastOne checks the value of a flag that counts.
+func atLeastOne(flag string, n int) error {
+	if n < 1 {
+		return usageError{fmt.Errorf("%s: %d; give at least 1", flag, n)}
+	}
+	return nil
+}
+
 // storeBenchFlags are those of the benchmarks of the reuse core.
 type storeBenchFlags struct {
 	benchFlags `embed:""`
@@ -94,7 +102,7 @@ func (c *resolverCmd) Run(a *app) error {
 		only = bench.OnlySerial
 	}
 	if only != "" && c.Store != config.StoreRAM {
-		return fmt.Errorf("--copy and --serial are parts of the benchmark of --store %s", config.StoreRAM)
+		return usageError{fmt.Errorf("--copy and --serial are parts of the benchmark of --store %s", config.StoreRAM)}
 	}
 	return c.storeBench(a, func(b bench.StoreBench, ctx context.Context) (bench.Report, error) {
 		b.Only = only
@@ -198,6 +206,12 @@ func (*gatewayBenchCmd) Help() string {
 
 // Run is called by the parser.
 func (c *gatewayBenchCmd) Run(a *app) error {
+	if err := atLeastOne("--rounds", c.Rounds); err != nil {
+		return err
+	}
+	if c.During < 100*time.Millisecond {
+		return usageError{fmt.Errorf("--during: %v is too short; give at least 100ms", c.During)}
+	}
 	binary, err := os.Executable()
 	if err != nil {
 		return err
@@ -206,7 +220,7 @@ func (c *gatewayBenchCmd) Run(a *app) error {
 	defer stop()
 	g := bench.DefaultGateway()
 	g.Binary, g.Env, g.Progress = binary, a.Env, a.Stderr
-	g.Rounds, g.During = max(c.Rounds, 1), max(c.During, 100*time.Millisecond)
+	g.Rounds, g.During = c.Rounds, c.During
 	if slices.Contains([]string{"vllm", "all", "installed"}, c.Peer) {
 		g.Peers = filepath.Join(".cache", "peers")
 	}

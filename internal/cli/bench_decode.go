@@ -24,6 +24,11 @@ func (*decodeCmd) Help() string {
 
 // Run is called by the parser.
 func (c *decodeCmd) Run(a *app) error {
+	if c.Model != "" {
+		if _, err := os.Stat(c.Model); err != nil {
+			return fileFault("--model "+c.Model, err)
+		}
+	}
 	ctx, stop := interruptible(a.ctx, func() { os.Exit(exitFailure) })
 	defer stop()
 	d := bench.DefaultDecode()

@@ -23,10 +23,13 @@ func (*relayCmd) Help() string {
 
 // Run is called by the parser.
 func (c *relayCmd) Run(a *app) error {
+	if err := atLeastOne("--rounds", c.Rounds); err != nil {
+		return err
+	}
 	ctx, stop := interruptible(a.ctx, func() { os.Exit(exitFailure) })
 	defer stop()
 	b := bench.DefaultRelay()
-	b.Env, b.Progress, b.Rounds.Rounds = a.Env, a.Stderr, max(c.Rounds, 1)
+	b.Env, b.Progress, b.Rounds.Rounds = a.Env, a.Stderr, c.Rounds
 	if slices.Contains([]string{"vllm", "all", "installed"}, c.Peer) {
 		b.Python = peersPython(caches())
 	}

@@ -95,6 +95,9 @@ func (c *serveCmd) older() (*bench.Result, error) {
 
 // serve returns the load that the flags describe.
 func (c *serveCmd) serve(a *app, t *sim.Trace) (bench.Serve, error) {
+	if err := gatewayAt(c.URL); err != nil {
+		return bench.Serve{}, err
+	}
 	sides, err := sim.ParseMix(c.Size)
 	if err != nil {
 		return bench.Serve{}, usageError{fmt.Errorf("--size: %w", err)}

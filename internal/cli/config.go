@@ -3,9 +3,12 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/alecthomas/kong"
 
 	"afterimage/internal/config"
 )
@@ -16,9 +19,21 @@ type configCmd struct {
 	Check checkCmd `cmd:"" help:"Read the configuration as a role does, and say what is wrong with it."`
 }
 
-// configFile names a configuration.
+// configFile names a configuration, as an argument or as roles have it.
 type configFile struct {
-	File string `arg:"" optional:"" placeholder:"FILE" env:"AFTERIMAGE_CONFIG" help:"TOML file to read besides the environment. [$$AFTERIMAGE_CONFIG]"`
+	Arg  string `arg:"" name:"file" optional:"" placeholder:"FILE" help:"TOML file to read besides the environment; --config names it, too."`
+	File string `name:"config" short:"c" placeholder:"FILE" env:"AFTERIMAGE_CONFIG" help:"The same. [$$AFTERIMAGE_CONFIG]"`
+}
+
+// AfterApply takes the file from where it is named.
+func (f *configFile) AfterApply(a *kong.Context) error {
+	for _, p := range a.Path {
+		if p.Flag != nil && p.Flag.Name == "config" && f.Arg != "" && f.Arg != f.File {
+			return fmt.Errorf("two files are named, %s and --config %s; name one", f.Arg, f.File)
+		}
+	}
+	f.File = cmp.Or(f.Arg, f.File)
+	return nil
 }
 
 // load reads the configuration, and tells of variables that nothing reads.

@@ -110,8 +110,16 @@ func TestExitStatus(t *testing.T) {
 			t.Errorf("%q: status %d, want %d:\n%s%s", args, got, want, out.String(), errs.String())
 		}
 	}
+	path := filepath.Join(t.TempDir(), "good.toml")
+	if err := os.WriteFile(path, []byte("[log]\nlevel = \"debug\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const gone = "/does/not/exist"
 	f(0)
 	f(0, "version")
+	f(0, "config", "check", path)
+	f(0, "config", "check", "--config", path)
+	f(0, "config", "print", "-c", path, path)
 	f(0, "config", "check")
 	f(1, "top", "--url", "http://127.0.0.1:1")
 	f(1, "trace", "--url", "http://127.0.0.1:1", "x")
@@ -122,7 +130,39 @@ func TestExitStatus(t *testing.T) {
 	f(2, "completion", "tcsh")
 	f(2, "top", "--every", "1us")
 	f(2, "config", "check", bad)
+	f(2, "config", "check", "--config", bad)
+	f(2, "config", "print", path, "--config", bad)
 	f(2, "encoder", "--config", bad)
+	// What the command line names and is not there is a fault of the command line.
+	for _, args := range [][]string{
+		{"config", "check", gone}, {"config", "print", "--config", gone}, {"keys", "check", gone}, {"keys", "check", bad}, {"simulate", gone}, {"plan", "--ttft", "1s", gone},
+		{"bench", "compare", gone, gone}, {"bench", "serve", gone}, {"bench", "decode", "--model", gone}, {"ask", "--image", gone, "x"},
+		{"store", "import", gone}, {"store", "export", "--keys", gone, path},
+	} {
+		f(2, args...)
+	}
+	for _, role := range []string{"up", "encoder", "prefill", "decode"} {
+		f(2, role, "--config", gone)
+		f(2, role, "--model", gone)
+		f(2, role, "--engine-dir", gone)
+		f(2, role, "--engine", "device", "--gpu", "vulkan")
+	}
+	f(2, "prefill", "--chat-template", gone)
+	f(2, "gateway", "--prefill", "http://127.0.0.1:1", "--keys-file", gone)
+	f(2, "store", "--config", gone)
+	// And so is a value that nothing can be done with.
+	for _, command := range []string{"ask", "trace", "top", "drain", "bench serve"} {
+		args := append(strings.Fields(command), "--url", "nowhere")
+		if command != "top" && command != "bench serve" {
+			args = append(args, "x")
+		}
+		f(2, args...)
+	}
+	f(2, "ask", "--timeout", "0s", "x")
+	f(2, "bench", "relay", "--rounds", "0")
+	f(2, "bench", "gateway", "--rounds", "-1")
+	f(2, "bench", "gateway", "--during", "1ms")
+	f(2, "bench", "resolver", "--copy", "--store", "mooncake")
 
 	text, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {

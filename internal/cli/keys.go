@@ -4,8 +4,10 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,8 +64,11 @@ type keysCheckCmd struct {
 // Run is called by the parser.
 func (c *keysCheckCmd) Run(a *app) error {
 	keys, err := tenant.Open(c.File, nil, nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return usageError{fmt.Errorf("%s: no such file; give the path of a file of keys, which 'afterimage keys new' writes", c.File)}
+	}
 	if err != nil {
-		return err
+		return usageError{err}
 	}
 	rows := keys.Set().Rows()
 	slices.SortFunc(rows, func(x, y tenant.Key) int {

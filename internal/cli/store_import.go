@@ -41,10 +41,15 @@ type imported struct {
 
 // Run is called by the parser.
 func (c *storeImportCmd) Run(a *app) error {
+	f, size, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
 	return withShelf(a, &c.storeAt, func(ctx context.Context, t *shelfTool) error {
 		m := newMeter(a.Stderr, "import")
 		x := imported{Refused: map[string]int{}, File: "whole"}
-		err := c.run(ctx, t, m, &x)
+		err := c.run(ctx, t, f, size, m, &x)
 		m.end()
 		if err != nil && x.Objects == 0 && len(x.Refused) == 0 {
 			return err
@@ -62,25 +67,31 @@ func (c *storeImportCmd) Run(a *app) error {
 	})
 }
 
-// run opens the file and takes it in.
-func (c *storeImportCmd) run(ctx context.Context, t *shelfTool, m *meter, x *imported) error {
-	f, size := os.Stdin, int64(0)
-	if c.From != "-" {
-		var err error
-		if f, err = os.Open(c.From); err != nil {
-			return fileFault(c.From, err)
-		}
-		defer f.Close()
-		st, err := f.Stat()
-		if err != nil {
-			return err
-		}
-		if st.Mode().IsRegular() {
-			size = st.Size()
-		} else if st.IsDir() {
-			return usageError{fmt.Errorf("%s: is a directory; give a file that 'afterimage store export' wrote", c.From)}
-		}
+// open opens what is to be taken in, of which the size is 0 if it is not known.
+func (c *storeImportCmd) open() (f *os.File, size int64, err error) {
+	if c.From == "-" {
+		return os.Stdin, 0, nil
 	}
+	if f, err = os.Open(c.From); err != nil {
+		return nil, 0, fileFault(c.From, err)
+	}
+	st, err := f.Stat()
+	switch {
+	case err != nil:
+		err = fileFault(c.From, err)
+	case st.IsDir():
+		err = usageError{fmt.Errorf("%s: is a directory; give a file that 'afterimage store export' wrote", c.From)}
+	case st.Mode().IsRegular():
+		size = st.Size()
+	}
+	if err != nil {
+		f.Close()
+	}
+	return f, size, err
+}
+
+// run takes f in.
+func (c *storeImportCmd) run(ctx context.Context, t *shelfTool, f *os.File, size int64, m *meter, x *imported) error {
 	var r *storefile.Reader
 	var err error
 	if size > 0 {

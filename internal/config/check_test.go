@@ -34,6 +34,13 @@ func TestValidate(t *testing.T) {
 	}
 	f(RoleUp, "log.level", "loud", "debug or info or warn or error")
 	f(RoleUp, "engine.kind", "gpu", "llama or device")
+	f(RoleUp, "engine.dir", "/does/not/exist", "no such folder", "native libraries")
+	f(RolePrefill, "engine.dir", there, "not a folder")
+	f(RoleEncoder, "engine.dir", t.TempDir())
+	f(RoleStore, "engine.dir", "/does/not/exist")
+	f(RolePrefill, "model.chat_template", "/does/not/exist.jinja", "no such file", "Jinja")
+	f(RoleUp, "model.chat_template", "chatml")
+	f(RoleEncoder, "model.chat_template", "/does/not/exist.jinja")
 	f(RoleUp, "engine.threads", "0", "at least 1")
 	f(RoleUp, "engine.threads", "100000", "at most 512")
 	f(RoleStore, "engine.threads", "0")
@@ -95,6 +102,28 @@ func TestValidate(t *testing.T) {
 	f(RoleEncoder, "encoder.mm_processor_cache_gb", "0", "cross_encoder_cache requires mm_processor_cache_gb > 0 to preserve content identifiers across Encoders and restarts")
 	f(RoleEncoder, "encoder.mm_processor_cache_gb", "0.5")
 	f(RolePrefill, "encoder.mm_processor_cache_gb", "0")
+}
+
+// A modelled accelerator computes on no GPU, so asking for one is a mistake. auto and off ask for none.
+func TestModelledEngineHasNoGPU(t *testing.T) {
+	f := func(kind, gpu string, wants ...string) {
+		t.Helper()
+		for _, role := range []Role{RoleUp, RoleEncoder, RolePrefill, RoleDecode} {
+			l, err := Load(Input{Env: []string{"AFTERIMAGE_ENGINE_KIND=" + kind, "AFTERIMAGE_ENGINE_GPU=" + gpu}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Validate(role); len(wants) > 0 {
+				check(t, err, wants...)
+			} else if err != nil {
+				t.Errorf("%s: %s on %s: %v", role, kind, gpu, err)
+			}
+		}
+	}
+	f(EngineDevice, "vulkan", "engine.gpu", "engine.kind is device", "set that to llama, or leave this at auto")
+	f(EngineDevice, "auto")
+	f(EngineDevice, "off")
+	f(EngineLlama, "vulkan")
 }
 
 // Without a shared Store, what only a shared Store cannot do is let pass.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"afterimage/internal/embedding"
@@ -95,6 +96,12 @@ func (c *checker) engine(e *Engine) {
 		c.fault("engine.device", "%v", err)
 	}
 	c.oneOf("engine.gpu", e.GPU, llama.GPUs()...)
+	if e.Kind == EngineDevice && e.GPU == string(llama.GPUVulkan) {
+		c.fault("engine.gpu", "engine.kind is %s, which computes on nothing; set that to %s, or leave this at %s", EngineDevice, EngineLlama, llama.GPUAuto)
+	}
+	if e.Dir != "" && e.Kind == EngineLlama {
+		c.folder("engine.dir", e.Dir, "the folder of the native libraries, or leave it empty for those of 'make deps'")
+	}
 	c.atLeast("engine.gpu_layers", int64(e.GPULayers), -1, " (-1 is all)")
 	c.atMost("engine.gpu_layers", int64(e.GPULayers), maxLayers, "no model has more layers")
 	c.atLeast("engine.threads", int64(e.Threads), 1, "")
@@ -111,6 +118,9 @@ func (c *checker) model(m *Model) {
 	}
 	if m.MMProj != "" {
 		c.file("model.mmproj", m.MMProj, "the projector in GGUF that belongs to the text model")
+	}
+	if t := m.ChatTemplate; strings.ContainsAny(t, "/.") && c.is(RoleUp, RolePrefill) {
+		c.file("model.chat_template", t, "a template in Jinja, or a name that llama.cpp knows")
 	}
 	switch needsProjector := c.is(RoleUp, RoleEncoder) && c.l.Engine.Kind == EngineLlama; {
 	case m.Path == "" && m.MMProj != "":

@@ -170,6 +170,17 @@ func TestLoadErrors(t *testing.T) {
 	file("['store']\n\"bytes\" = inf # much\n", "a.toml:2:1: store.bytes: ", "512MiB")
 	file("[server]\ndrain = true\n", "a.toml:2:1: server.drain: ", "500ms")
 	file("[server]\ndrain = 5\n", "a.toml:2:1: server.drain: ", `"5" is no time`, "500ms")
+	file("[encoder]\ncross_encoder_cache = []\n", "a.toml:2:23: ", "must be a boolean; write true or false, without quotes")
+	file("[store]\nbytes = [1]\n", `a.toml:2:9: store.bytes = [1]: write a size in quotes, e.g. "512MiB"`)
+	file("[store]\nttl = {a = 1}\n", `a.toml:2:7: store.ttl = {a = 1}: write a time in quotes, e.g. "30s"`)
+	file("[vllm]\nprobe_interval = 1979-05-27\n", "a.toml:2:18: vllm.probe_interval = 1979-05-27: write seconds, or a time in quotes")
+	file("[encoder]\nmm_processor_cache_gb = 'x'\n", "a.toml:2:25: encoder.mm_processor_cache_gb = 'x': write a number, without quotes")
+	file("[gateway]\nmax_images = 99999999999999999999\n", "gateway.max_images: ", "too large", "; write a whole number")
+	file("gateway = 3\n", "a.toml:1:11: gateway is a table: write [gateway] on a line of its own")
+	file("[[gateway]]\nlisten = 'x'\n", "a.toml:1:3: gateway is a table: write [gateway]")
+	file("[gateway.listen]\nx = 1\n", "a.toml:1:2: gateway.listen: write text, in quotes")
+	file("gateway.listen.x = 1\n", "a.toml:1:16: gateway.listen: write text, in quotes")
+	file("gateway = { repairs = 2, listen = 3 }\n", "a.toml:1:35: gateway.listen: write text, in quotes")
 	env := func(kv string, wants ...string) {
 		t.Helper()
 		_, err := Load(Input{Env: []string{kv}})
@@ -184,6 +195,22 @@ func TestLoadErrors(t *testing.T) {
 	check(t, err, "not a TOML file")
 	_, err = Load(Input{Flags: map[string]Flag{"no.key": {Name: "--no"}}})
 	check(t, err, "--no")
+}
+
+// No value of a file is so wrong that the error speaks of this program's types instead of what to write.
+func TestFileErrorsAreForPeople(t *testing.T) {
+	for _, k := range Keys() {
+		table, name, _ := strings.Cut(k.Name, ".")
+		for _, value := range []string{"3", "-1.5", "nan", "true", "'x'", "[1]", "[['a']]", "{a = 1}", "1979-05-27", "99999999999999999999", "07:32:00"} {
+			_, err := Load(Input{File: write(t, "["+table+"]\n"+name+" = "+value+"\n")})
+			if err == nil {
+				continue // it is right
+			}
+			if text := err.Error(); strings.Contains(text, "config.") || strings.Contains(text, "struct") || !strings.Contains(text, k.Name) || !strings.Contains(text, "write ") {
+				t.Errorf("%s = %s: %s", k.Name, value, text)
+			}
+		}
+	}
 }
 
 // check wants an error that contains all of wants.

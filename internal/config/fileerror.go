@@ -32,43 +32,83 @@ func fileError(path string, text []byte, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// decodeFault words what is wrong with the value of a key in text.
+// decodeFault words what is wrong with the value of a key in text, and how it is written rightly.
 func decodeFault(e *toml.DecodeError, text []byte) string {
 	fault := strings.TrimPrefix(e.Error(), "toml: ")
 	if len(e.Key()) == 0 {
 		return fault
 	}
-	name := strings.Join(e.Key(), ".")
+	ofType := strings.HasPrefix(fault, "cannot ") // the library then names types of this program, which nobody else knows
+	name := valueAt(e, text)
 	k, known := keyNamed(name)
-	if !known {
-		return name + ": " + fault
-	}
-	var none Config
-	kind := k.field(&none).Kind()
-	if kind == reflect.Bool {
+	switch {
+	case known && k.isBool() && ofType:
 		_, bare, _ := strings.Cut(name, ".")
-		return name + ": " + bare + " must be a boolean"
+		return name + ": " + bare + " must be a boolean; write true or false, without quotes"
+	case known && ofType:
+		return name + k.given(text, e) + ": " + k.mend()
+	case known && !strings.Contains(fault, "; "):
+		return name + ": " + fault + "; " + k.mend()
+	case ofType:
+		return fmt.Sprintf("%s is a table: write [%s] on a line of its own, and its keys below", name, name)
 	}
-	mend, ok := map[reflect.Kind]string{
-		reflect.Int:    "write a whole number, without quotes",
-		reflect.String: "write text, in quotes",
-		reflect.Slice:  `write a list of texts, e.g. ["a", "b"]`,
-	}[kind]
-	if !ok || !strings.HasPrefix(fault, "cannot decode TOML") {
-		return name + ": " + fault
-	}
-	return name + k.given(text, e) + ": " + mend
+	return name + ": " + fault
 }
 
-// given returns " = " and the value on the line of the fault; "" for a secret, and for a list of several lines.
+// valueAt returns the name of the key whose value the fault is about, or of the table. The library may name what is
+// around it, or keys below it that cannot be there.
+func valueAt(e *toml.DecodeError, text []byte) string {
+	parts := e.Key()
+	if len(parts) >= 2 {
+		return strings.Join(parts[:2], ".")
+	}
+	row, column := e.Position()
+	name := parts[0]
+	for _, v := range fileValues(text) {
+		if v.line == row && v.column < column && strings.HasPrefix(v.key.Name, parts[0]+".") {
+			name = v.key.Name
+		}
+	}
+	return name
+}
+
+func (k Key) isBool() bool {
+	var none Config
+	return k.field(&none).Kind() == reflect.Bool
+}
+
+// mend says how a value of the key is written in a file.
+func (k Key) mend() string {
+	var none Config
+	switch v := k.field(&none); v.Interface().(type) {
+	case Bytes:
+		return `write a size in quotes, e.g. "512MiB"`
+	case Duration:
+		return `write a time in quotes, e.g. "30s"`
+	case Seconds:
+		return `write seconds, or a time in quotes, e.g. "30s"`
+	case []string:
+		return `write a list of texts, e.g. ["a", "b"]`
+	case int:
+		return "write a whole number, without quotes"
+	case float64:
+		return "write a number, without quotes"
+	case bool:
+		return "write true or false, without quotes"
+	}
+	return "write text, in quotes"
+}
+
+// given returns " = " and the value on the line of the fault; "" for a secret, and for a value of several lines.
 func (k Key) given(text []byte, e *toml.DecodeError) string {
 	row, _ := e.Position()
 	lines := strings.Split(string(text), "\n")
 	if k.Secret || row > len(lines) {
 		return ""
 	}
-	_, value, ok := strings.Cut(lines[row-1], "=")
-	if !ok {
+	before, value, ok := strings.Cut(lines[row-1], "=")
+	_, bare, _ := strings.Cut(k.Name, ".")
+	if !ok || !strings.HasSuffix(strings.Trim(before, " \t\"'"), bare) {
 		return ""
 	}
 	return " = " + places(strings.TrimSpace(value))

@@ -72,10 +72,10 @@ func (k Key) Text(c *Config) string {
 // hidden stands for the value of a secret.
 const hidden = "(not shown)"
 
-// Shown returns the key's value in c for people: that of a secret is hidden.
+// Shown returns the key's value in c for people: that of a secret is hidden, and what URLs hold besides a place.
 func (k Key) Shown(c *Config) string {
 	if text := k.Text(c); !k.Secret || text == "" {
-		return text
+		return places(text)
 	}
 	return hidden
 }

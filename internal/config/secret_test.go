@@ -44,20 +44,28 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
-// A line of the log has the places of URLs, and not what lets somebody in there.
-func TestURLsInTheLog(t *testing.T) {
+// What is shown and logged has the places of URLs, and not what lets somebody in there.
+func TestURLsAreShownAsPlaces(t *testing.T) {
 	const in, at = "let-me-in", "127.0.0.1:4318"
 	for _, value := range []string{
 		"http://me:" + in + "@" + at, "http://" + in + "@" + at + "/v1", "https://" + at + "/v1?key=" + in, "http://a:" + in + "@b:1,http://c:" + in + "@" + at,
-		"http://me:p@" + in + "@" + at,
+		"http://me:p@" + in + "@" + at, "http://me:" + in + "@" + at + "\n[tracing]\notlp_endpoint='x'",
 	} {
 		l, err := Load(Input{Env: []string{"AFTERIMAGE_TRACING_OTLP_ENDPOINT=" + value}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		line := fmt.Sprint(l.Attrs())
-		if strings.Contains(line, in) || !strings.Contains(line, at) || !strings.Contains(line, hidden) {
-			t.Errorf("%s is told as %s", value, line)
+		var file strings.Builder
+		if err := l.Show(&file, true); err != nil {
+			t.Fatal(err)
+		}
+		for what, text := range map[string]string{"the log": fmt.Sprint(l.Attrs()), "config print": file.String(), "its JSON": fmt.Sprint(l.Values(true))} {
+			if strings.Contains(text, in) || !strings.Contains(text, at) || !strings.Contains(text, hidden) {
+				t.Errorf("%s: %s is told as %s", what, value, text)
+			}
+		}
+		if again, err := Load(Input{File: write(t, file.String())}); err != nil || again.Tracing.Endpoint != "" {
+			t.Errorf("what is not whole is read back: %q, %v", again.Tracing.Endpoint, err)
 		}
 	}
 	if text := "http://10.0.0.7:8100,http://10.0.0.8:8100 a@b ?"; places(text) != text {

@@ -21,7 +21,7 @@ type Value struct {
 	Source string `json:"source"`
 }
 
-// Values lists all values, or only those that somebody has set. Those of secrets are hidden.
+// Values lists all values, or only those that somebody has set, as Key.Shown has them.
 func (l *Loaded) Values(changed bool) []Value {
 	out := []Value{}
 	for _, k := range keys {
@@ -33,11 +33,11 @@ func (l *Loaded) Values(changed bool) []Value {
 }
 
 // Attrs returns the values that somebody has set, each with its source, for a line of the log: all others have
-// their defaults. Logs go further than what is printed on demand, so what URLs hold besides a place is left out too.
+// their defaults.
 func (l *Loaded) Attrs() []slog.Attr {
 	var out []slog.Attr
 	for _, v := range l.Values(true) {
-		out = append(out, slog.String(v.Key, places(v.Value)+" ("+v.Source+")"))
+		out = append(out, slog.String(v.Key, v.Value+" ("+v.Source+")"))
 	}
 	return out
 }
@@ -53,7 +53,7 @@ func places(text string) string {
 }
 
 // Show writes all values, or only those that somebody has set, each with its source behind it. What it writes is
-// a file that Load reads; secrets are not in it.
+// a file that Load reads. What Key.Shown hides is not in it: a value that is not whole is a comment.
 func (l *Loaded) Show(w io.Writer, changed bool) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	table := ""
@@ -69,8 +69,11 @@ func (l *Loaded) Show(w io.Writer, changed bool) error {
 			table = t
 			fmt.Fprintf(tw, "[%s]\n", t)
 		}
-		if k.Secret && k.Text(&l.Config) != "" {
-			fmt.Fprintf(tw, "# %s = %s\t# %s\n", name, hidden, l.Source(k.Name))
+		if shown := k.Shown(&l.Config); shown != k.Text(&l.Config) {
+			if shown != hidden { // which has no line ends that would leave the comment
+				shown = strconv.Quote(shown)
+			}
+			fmt.Fprintf(tw, "# %s = %s\t# %s\n", name, shown, l.Source(k.Name))
 			continue
 		}
 		fmt.Fprintf(tw, "%s = %s\t# %s\n", name, literal(k.field(&l.Config)), l.Source(k.Name))

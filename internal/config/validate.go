@@ -70,7 +70,7 @@ func (c *checker) is(roles ...Role) bool { return c.role == All || slices.Contai
 func (c *checker) fault(key, format string, args ...any) {
 	k, _ := keyNamed(key)
 	c.errs = append(c.errs, &Problem{
-		Key: key, Value: places(k.Shown(&c.l.Config)), Source: c.l.Source(key), Fault: places(fmt.Sprintf(format, args...)),
+		Key: key, Value: k.Shown(&c.l.Config), Source: c.l.Source(key), Fault: places(fmt.Sprintf(format, args...)),
 	})
 }
 
@@ -163,5 +163,18 @@ func (c *checker) file(key, path, what string) {
 			return
 		}
 		f.Close()
+	}
+}
+
+// folder checks that a folder is there.
+func (c *checker) folder(key, path, what string) {
+	st, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		c.fault(key, "no such folder; give %s", what)
+	case err != nil:
+		c.fault(key, "%v; give %s", plain(err), what)
+	case !st.IsDir():
+		c.fault(key, "not a folder; give %s", what)
 	}
 }

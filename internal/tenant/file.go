@@ -194,7 +194,32 @@ func placed(err error) error {
 		return fmt.Errorf("line %d, column %d: unknown key %s; there are salt, [default], [tenants.NAME] and [[keys]]", row, column, strings.Join(e.Key(), "."))
 	case errors.As(err, &wrong):
 		row, column := wrong.Position()
-		return fmt.Errorf("line %d, column %d: %s", row, column, strings.TrimPrefix(wrong.Error(), "toml: "))
+		fault := strings.TrimPrefix(wrong.Error(), "toml: ")
+		if strings.HasPrefix(fault, "cannot ") { // the library then names types of this program, which nobody else knows
+			fault = mendOf(wrong.Key())
+		}
+		return fmt.Errorf("line %d, column %d: %s", row, column, fault)
 	}
 	return err
+}
+
+// mendOf says how the value of a key is written.
+func mendOf(key []string) string {
+	if len(key) == 0 {
+		return "there are salt, [default], [tenants.NAME] and [[keys]]"
+	}
+	name := strings.Join(key, ".")
+	switch last := key[len(key)-1]; last {
+	case "share", "choose_workers", "admin":
+		return name + ": write true or false, without quotes"
+	case "weight", "burst", "concurrent_requests", "image_bytes_per_second":
+		return name + ": write a whole number, without quotes"
+	case "requests_per_second":
+		return name + ": write a number, without quotes"
+	case "salt", "tenant", "name", "hash":
+		return name + ": write text, in quotes"
+	case "keys":
+		return name + " is a list of tables: write [[keys]] on a line of its own before each, and its keys below"
+	}
+	return name + " is a table: there are salt, [default], [tenants.NAME] and [[keys]]"
 }

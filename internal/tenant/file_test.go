@@ -82,6 +82,9 @@ func TestFileRefusals(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%q: got %v, want %q", text, err, words)
 		}
+		if err != nil && strings.Contains(err.Error(), "tenant.") && !strings.Contains(words, "tenant.") {
+			t.Errorf("the error names types of this program: %v", err)
+		}
 		if err != nil && strings.Contains(err.Error(), secret) {
 			t.Errorf("the error repeats the key: %v", err)
 		}
@@ -90,6 +93,13 @@ func TestFileRefusals(t *testing.T) {
 	f("", "no [[keys]]")
 	f("\n\nkeyz = 1", "line 3, column 1: unknown key keyz")
 	f("[[keys]]\ntenant = 5", "line 2")
+	f("[[keys]]\ntenant = 5", "line 2, column 10: keys.tenant: write text, in quotes")
+	f("[[keys]]\nadmin = 1", "keys.admin: write true or false")
+	f("[tenants.a]\nweight = 'x'", "tenants.a.weight: write a whole number")
+	f("[default]\nrequests_per_second = 'x'", "default.requests_per_second: write a number")
+	f("keys = 3", "keys is a list of tables: write [[keys]]")
+	f("[tenants]\na = 3", "is a table: there are salt, [default]")
+	f("default = []", "default is a table")
 	f("[[keys]\n", "line 1")
 	f("[[keys]]\ntenant = \"a\"\nhash = \"abc\"", `keys[0] (tenant "a", name ""): "abc" is no hash`)
 	f("[[keys]]\ntenant = \"a\"\nhash = \"sha256:abcd\"", "is no hash")
