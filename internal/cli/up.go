@@ -8,29 +8,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
-	"afterimage/internal/arena"
 	"afterimage/internal/config"
 	"afterimage/internal/supervise"
 )
-
-// readyLine is the last line of a start that went well. Scripts wait for it.
-const readyLine = "afterimage is ready"
-
-// upArenaBytes is the default of each worker's arena under up, where several share one host.
-const upArenaBytes = 512 * config.MiB
-
-// upHandoffBytes is the default of the P/D's memory for states of prompts under up with decode workers.
-const upHandoffBytes = 256 * config.MiB
-
-// upDrain bounds the time for requests in work under up, which as a whole stops within 5 s.
-const upDrain = 2 * time.Second
 
 // upCmd runs a fleet.
 type upCmd struct {
@@ -116,83 +100,6 @@ func (a *app) supervise(l *config.Loaded, log *slog.Logger, notice string) error
 	return err
 }
 
-// withoutTold points from the reasons that err tells in full to err, which is printed below the table.
-func withoutTold(table []supervise.Status, err error) []supervise.Status {
-	for i := range table {
-		if why := table[i].Reason; why != "" && strings.Contains(err.Error(), why) {
-			table[i].Reason = "see below"
-		}
-	}
-	return table
-}
-
-// checkTotal refuses arenas that do not fit into memory together, of which the kernel would kill one
-// process after another.
-func checkTotal(c *config.Config) error {
-	total := config.Bytes(c.Up.Encoders)*c.Encoder.ArenaBytes + c.Prefill.ArenaBytes + c.Prefill.HandoffBytes + config.Bytes(c.Up.Decodes)*c.Decode.ArenaBytes
-	if c.Store.Kind != config.StoreNone {
-		total += c.Store.Bytes
-	}
-	limit, whose := arena.Limit()
-	if int64(total) <= limit {
-		return nil
-	}
-	gib := func(n int64) float64 { return float64(n) / float64(config.GiB) }
-	decodes, or := "", ""
-	if c.Up.Decodes > 0 {
-		decodes = fmt.Sprintf(" + prefill.handoff_bytes (%v) + %d x decode.arena_bytes (%v)", c.Prefill.HandoffBytes, c.Up.Decodes, c.Decode.ArenaBytes)
-		or = ", up.decodes"
-	}
-	return fmt.Errorf("%d x encoder.arena_bytes (%v) + prefill.arena_bytes (%v)%s + store.bytes (%v) are %.1f GiB, more than the %s, "+
-		"%.1f GiB; lower one of them%s or up.encoders", c.Up.Encoders, c.Encoder.ArenaBytes, c.Prefill.ArenaBytes, decodes, c.Store.Bytes,
-		gib(int64(total)), whose, gib(limit), or)
-}
-
-// upDefaults fills in what up chooses itself. It returns what to tell of the model.
-func upDefaults(l *config.Loaded, caches []string) (notice string, err error) {
-	set := func(key, text string) {
-		if err == nil {
-			err = l.Set(key, text, "up")
-		}
-	}
-	for _, key := range []string{"encoder.arena_bytes", "prefill.arena_bytes"} {
-		if l.Source(key) == "default" {
-			set(key, upArenaBytes.String())
-		}
-	}
-	if l.Up.Decodes > 0 && l.Source("prefill.handoff_bytes") == "default" {
-		set("prefill.handoff_bytes", upHandoffBytes.String())
-	}
-	if l.Store.Kind == config.StoreMooncake && l.Source("store.bytes") == "default" {
-		set("store.bytes", upMooncakeBytes.String())
-	}
-	if time.Duration(l.Server.Drain) > upDrain {
-		set("server.drain", upDrain.String())
-	}
-	switch {
-	case l.Engine.Kind == config.EngineDevice:
-		notice = "Model: none. The engine is a modelled accelerator; its answers are made up."
-	case l.Model.Path == "":
-		demo, demoErr := modelOf(l.Model, l.Engine.Kind, caches)
-		if demoErr != nil {
-			return "", demoErr
-		}
-		set("model.path", demo.Path)
-		set("model.mmproj", demo.MMProj)
-		set("model.name", demo.Name)
-		set("model.chat_template", demo.ChatTemplate)
-		notice = "Model: the built-in demo, SmolLM2-135M with a seeded vision tower.\n" +
-			"It sees colours, not objects; ask it for anything else and it makes it up.\n" +
-			"Your own pair: afterimage up --model text.gguf --mmproj vision.gguf"
-	default:
-		notice = fmt.Sprintf("Model: %s with %s", l.Model.Path, l.Model.MMProj)
-	}
-	if g := l.Gateway; g.KeysFile != "" || len(g.APIKeys) > 0 {
-		notice += "\nIt asks for API keys: 'ask' takes one from OPENAI_API_KEY, curl needs -H \"Authorization: Bearer KEY\"."
-	}
-	return notice, err
-}
-
 // fleetFile is the configuration of a fleet, in its run directory.
 const fleetFile = "config.toml"
 
@@ -239,52 +146,4 @@ func newFleet(l *config.Loaded, logs io.Writer, log *slog.Logger) (s *supervise.
 		},
 	})
 	return s, place, err
-}
-
-// engines says what the fleet computes with, in the words of a P/D, which knows of the layers.
-func engines(table []supervise.Status) string {
-	for _, st := range slices.Backward(table) {
-		if st.Engine != "" {
-			return st.Engine
-		}
-	}
-	return ""
-}
-
-// announce prints the table of processes, commands to try, with program as the user calls it, and readyLine.
-// place is what finds the Store, as newFleet returns it.
-func announce(w io.Writer, program string, table []supervise.Status, notice, place string) error {
-	fmt.Fprintf(w, "\nafterimage %s\n%s\n\n", version, notice)
-	if err := supervise.WriteTable(w, table); err != nil {
-		return err
-	}
-	if text := engines(table); text != "" {
-		fmt.Fprintf(w, "\nEngine: %s\n", text)
-	}
-	gateway := table[len(table)-1].Address
-	host, port, err := net.SplitHostPort(gateway)
-	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
-		gateway = net.JoinHostPort("127.0.0.1", port)
-	}
-	question := "What is in this picture?"
-	if slices.ContainsFunc(table, func(st supervise.Status) bool { return st.Model == demoName }) {
-		question = "Name the colors of the picture."
-	}
-	url := ""
-	if gateway != "127.0.0.1:8000" {
-		url = " --url http://" + gateway
-	}
-	look := ""
-	if place != "" {
-		look = "  " + program + " store ls " + place + "\n"
-	}
-	_, err = fmt.Fprintf(w, `
-Try, in another terminal (Ctrl-C in this one stops the fleet):
-  %[3]s ask%[2]s --image examples/street.jpg "%[4]s"
-  curl -s http://%[1]s/v1/models
-  curl -s http://%[1]s/v1/chat/completions -H 'content-type: application/json' -d @examples/photo.json
-%[6]s
-%[5]s
-`, gateway, url, program, question, readyLine, look)
-	return err
 }

@@ -5,85 +5,12 @@ package relay
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"afterimage/internal/embedding"
-	"afterimage/internal/store"
 	"afterimage/internal/vllm/consumer"
 )
-
-// Brought is what became of a picture.
-type Brought struct {
-	Hash     string // vLLM's name of it
-	Grid     Grid
-	Transfer string // under which it is at the consumer; "" if it is not there
-	Result   Result
-}
-
-// Result says how, or why not.
-type Result string
-
-// The results: the first three are successes.
-const (
-	Written  = Result(consumer.Written)
-	Followed = Result(consumer.Followed)
-	Resident = Result(consumer.Resident)
-
-	Unknown  Result = "unknown"  // no Encoder has said enough of it
-	Absent   Result = "absent"   // the Store does not have it
-	StoreErr Result = "store"    // the Store cannot be asked, or has no memory for the answer
-	Contract Result = "contract" // the object is not what the prompt has room for
-	Corrupt  Result = "corrupt"  // the object is not the one that was there before
-	Refused  Result = "refused"  // the consumer refuses it, or gave it up
-	Failed   Result = "failed"   // the consumer cannot be reached, or a write broke
-	Unfit    Result = "unfit"    // the consumer cannot be written to as it is run
-)
-
-var results = []Result{Written, Followed, Resident, Unknown, Absent, StoreErr, Contract, Corrupt, Refused, Failed, Unfit}
-
-// resultOf returns why something failed.
-func resultOf(err error) Result {
-	switch {
-	case errors.Is(err, errUnknown), errors.Is(err, errNoName):
-		return Unknown
-	case errors.Is(err, store.ErrMiss):
-		return Absent
-	case store.Classified(err):
-		return StoreErr
-	case errors.Is(err, embedding.ErrCorrupt), errors.Is(err, embedding.ErrNotFinite), errors.Is(err, embedding.ErrMalformed):
-		return Corrupt
-	case errors.Is(err, embedding.ErrContract), errors.Is(err, errTooLarge):
-		return Contract
-	case errors.Is(err, consumer.ErrUnfit), errors.Is(err, consumer.ErrLeftAlone):
-		return Unfit
-	case errors.As(err, new(*consumer.RefusedError)):
-		return Refused
-	}
-	return Failed
-}
-
-// Batch is what was brought for one request. It has to be ended.
-type Batch struct {
-	Items []Brought // per picture
-
-	r        *Relay
-	consumer string
-	era      int // of what was learned
-	ids      []ID
-}
-
-// item is one embedding of a batch.
-type item struct {
-	want
-	at      []int // pictures
-	reading *reading
-	id      ID
-	err     error
-	how     consumer.How
-}
 
 // Bring has the embeddings of pictures at the consumer, as far as the Store has them. It returns before the deadline of
 // its parts, whatever ctx says: what is begun at a consumer is finished or given up in order.
@@ -245,82 +172,4 @@ func (r *Relay) payload(ctx context.Context, it *item) ([]byte, error) {
 		return nil, it.reading.err
 	}
 	return it.reading.payload(), nil
-}
-
-// End ends the use of what was brought. If the request failed, or never came to the consumer, ok is false: then the
-// consumer is told to give up what it holds for it, in the background.
-func (b *Batch) End(ok bool) {
-	if b == nil || len(b.ids) == 0 {
-		return
-	}
-	ids := b.ids
-	b.ids = nil
-	free := func() {
-		for _, id := range ids {
-			b.r.ids.done(id)
-		}
-	}
-	if ok {
-		free()
-		return
-	}
-	if !b.r.begin() {
-		return // a successor does it
-	}
-	go func() {
-		defer b.r.calls.Done()
-		var transfers []string
-		for _, id := range ids {
-			transfers = append(transfers, id.Text)
-		}
-		// One that could not be told is tried on by the client of consumers, and after that by a successor.
-		if b.r.cfg.Consumers.Abandon(context.WithoutCancel(b.r.ctx), b.consumer, transfers, false) == nil {
-			free()
-			return
-		}
-		for _, id := range ids {
-			b.r.forgetLater(id)
-		}
-	}()
-}
-
-// keep leaves id to whoever tells its consumer that it is given up, at the latest a successor.
-func (b *Batch) keep(id ID) {
-	b.ids = slices.DeleteFunc(b.ids, func(x ID) bool { return x == id })
-	b.r.forgetLater(id)
-}
-
-// forgetLater has id in use as long as it matters to its consumer.
-func (r *Relay) forgetLater(id ID) { time.AfterFunc(buryFor, func() { r.ids.done(id) }) }
-
-// recent are hashes that consumers were brought, so that the next one of them may be there still.
-type recent struct {
-	mu   sync.Mutex // guards what follows
-	seen halves[string, struct{}]
-}
-
-func (r *recent) has(hash string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, ok := r.seen.get(hash)
-	return ok
-}
-
-func (r *recent) put(hash string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.seen.put(hash, struct{}{})
-}
-
-func (r *recent) dropAll() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.seen = halves[string, struct{}]{}
-}
-
-func (r *recent) drop(hash string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.seen.young, hash)
-	delete(r.seen.old, hash)
 }

@@ -128,82 +128,8 @@ func (r *Relay) Close() error {
 	return r.ids.close()
 }
 
-const (
-	minBury = time.Second
-	maxBury = time.Minute
-	buryFor = 10 * time.Minute // twice the time after which consumers forget transfers
-)
-
-// bury abandons what an earlier process left at a consumer, however long that does not answer.
-func (r *Relay) bury(l left, at string) {
-	end := time.Now().Add(buryFor)
-	for wait := minBury; ; wait = min(2*wait, maxBury) {
-		err := r.cfg.Consumers.Abandon(r.ctx, at, l.transfers, true)
-		if err == nil || time.Now().After(end) {
-			if err != nil {
-				r.cfg.Logger.Warn("a consumer was not told what a killed gateway may have left there", "consumer", at, "cause", err)
-			}
-			if err := r.ids.settled(l.epoch, at); err != nil {
-				r.cfg.Logger.Warn("relay: state", "cause", err)
-			}
-			return
-		}
-		select {
-		case <-r.ctx.Done():
-			return
-		case <-time.After(wait):
-		}
-	}
-}
-
 // Forget drops the connections to a consumer, which is gone or another process.
 func (r *Relay) Forget(address string) { r.cfg.Consumers.Forget(address) }
-
-// Learn files what an Encoder reported of a picture: the engine's name for it, and its grid. It is called after a worker
-// has answered the request with the embedding that this Encoder made.
-func (r *Relay) Learn(p Picture, hash string, g Grid) {
-	names, era := r.learned.namespace()
-	if names == (embedding.Namespace{}) {
-		return // an Encoder under other names may have said it
-	}
-	if r.learned.learn(p, hash, g) {
-		r.saveSoon()
-	}
-	if _, known := r.learned.known(); !known {
-		select {
-		case r.lesson <- wanted(names, era, hash, g):
-		default: // the one before will do
-		}
-	}
-}
-
-// study reads the objects of pictures that were learned of while no frame is known, until one has told it. Without,
-// nothing could be brought until a picture comes twice.
-func (r *Relay) study() {
-	for {
-		select {
-		case <-r.ctx.Done():
-			return
-		case w := <-r.lesson:
-			r.studyOne(w)
-		}
-	}
-}
-
-// studyOne reads one object, as soon as it is there.
-func (r *Relay) studyOne(w want) {
-	for _, pause := range r.lessons {
-		select {
-		case <-r.ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-		if _, known := r.learned.known(); known {
-			return
-		}
-		r.reader.giveBack(r.reader.get(r.ctx, []want{w})[0])
-	}
-}
 
 // SetNamespace says how Encoders call what they store, which may change as they do. What was learned of pictures under
 // another namespace is forgotten: it may be of another model.
