@@ -44,7 +44,7 @@ func runDecode(ctx context.Context, cfg config.Config, p *process) (err error) {
 	if err != nil {
 		return err
 	}
-	mux := p.mux(nil, worker.Alive)
+	mux := p.workerMux(new(readiness).err, worker)
 	worker.Routes(mux)
 	if err := p.ready(shown(worker.Announcement().Model, eng.Spec().Modelled)); err != nil {
 		return err

@@ -90,10 +90,7 @@ func runEncoder(ctx context.Context, cfg config.Config, p *process) (err error) 
 	if err != nil {
 		return err
 	}
-	isLive := func() error { // what makes it unready ends with the process only
-		return errors.Join(state.err(), e.Alive())
-	}
-	mux := p.mux(state.err, isLive)
+	mux := p.workerMux(state.err, e)
 	e.Routes(mux)
 	if err := p.ready(shown(e.Announcement().Model, eng.Spec().Modelled)); err != nil {
 		return err

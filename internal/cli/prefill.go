@@ -61,10 +61,7 @@ func runPrefill(ctx context.Context, cfg config.Config, p *process) (err error) 
 	if err != nil {
 		return err
 	}
-	isLive := func() error { // what makes it unready ends with the process only
-		return errors.Join(state.err(), worker.Alive())
-	}
-	mux := p.mux(state.err, isLive)
+	mux := p.workerMux(state.err, worker)
 	worker.Routes(mux)
 	if err := p.ready(shown(worker.Announcement().Model, eng.Spec().Modelled)); err != nil {
 		return err

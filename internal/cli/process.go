@@ -20,6 +20,7 @@ import (
 	"afterimage/internal/admin"
 	"afterimage/internal/arena"
 	"afterimage/internal/config"
+	"afterimage/internal/control"
 	"afterimage/internal/engine"
 	"afterimage/internal/quick"
 	"afterimage/internal/store/ram"
@@ -100,6 +101,24 @@ func (p *process) mux(isReady, isLive func() error) *http.ServeMux {
 	return admin.Mux(admin.Role{
 		Name: string(p.role), Version: version, Registry: p.registry, Ready: isReady, Live: isLive,
 	})
+}
+
+// announcer is what a worker says of itself.
+type announcer interface {
+	Announcement() control.Announcement
+	Alive() error
+}
+
+// workerMux returns a mux with the endpoints of a worker. It is ready as gateways hear of it; what lost says, that
+// its Store is gone for good, ends with the process only.
+func (p *process) workerMux(lost func() error, w announcer) *http.ServeMux {
+	isReady := func() error {
+		if a := w.Announcement(); !a.Ready {
+			return errors.Join(lost(), errors.New(a.Reason))
+		}
+		return lost()
+	}
+	return p.mux(isReady, func() error { return errors.Join(lost(), w.Alive()) })
 }
 
 // serve answers requests until ctx ends, then gives those in work the time to drain.

@@ -8,13 +8,16 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"afterimage/internal/admin"
 	"afterimage/internal/config"
+	"afterimage/internal/control"
 )
 
 // parsed returns an app as a command sees it.
@@ -130,4 +133,35 @@ func TestSignals(t *testing.T) {
 	}
 	sigs <- os.Interrupt
 	<-again
+}
+
+// fakeWorker says what a test has it say.
+type fakeWorker struct {
+	reason string // why it is not ready
+	dead   error
+}
+
+func (w fakeWorker) Announcement() control.Announcement {
+	return control.Announcement{Ready: w.reason == "", Reason: w.reason}
+}
+func (w fakeWorker) Alive() error { return w.dead }
+
+// G05: a worker's probes say what its announcement says, and what its engine and its Store have come to.
+func TestWorkerProbes(t *testing.T) {
+	f := func(w fakeWorker, lost error, ready, live int, why string) {
+		t.Helper()
+		mux := (&process{role: config.RoleEncoder, registry: admin.NewRegistry()}).workerMux(func() error { return lost }, w)
+		for path, want := range map[string]int{"/readyz": ready, "/livez": live, "/health": max(ready, live)} {
+			got := httptest.NewRecorder()
+			mux.ServeHTTP(got, httptest.NewRequest(http.MethodGet, path, nil))
+			if got.Code != want || want != 200 && path == "/readyz" && !strings.Contains(got.Body.String(), why) {
+				t.Errorf("%+v, %v: %s is %d %s, want %d with %q", w, lost, path, got.Code, got.Body, want, why)
+			}
+		}
+	}
+	f(fakeWorker{}, nil, 200, 200, "")
+	f(fakeWorker{reason: control.Draining}, nil, 503, 200, "draining")
+	f(fakeWorker{reason: control.Stalled}, nil, 503, 200, control.Stalled)
+	f(fakeWorker{reason: control.Stalled, dead: errors.New("it hangs")}, nil, 503, 503, control.Stalled)
+	f(fakeWorker{}, errors.New("no Store"), 503, 503, "no Store")
 }

@@ -128,6 +128,9 @@ func (e *Encoder) HandOff(ctx context.Context) int {
 // Announcement says what this Encoder is.
 func (e *Encoder) Announcement() control.Announcement {
 	a := e.announcement()
+	if err := e.Ready(); err != nil {
+		a.Ready, a.Reason = false, err.Error()
+	}
 	if e.leaving.Load() {
 		a.Ready, a.Reason = false, control.Draining
 	}

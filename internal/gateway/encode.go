@@ -37,7 +37,7 @@ func (g *Gateway) encode(ctx context.Context, snap *snapshot, req *request, orde
 			return snap.Encoders[i], nil
 		}
 		forced := past.forces(o.image) && !g.flights.fresh(m.key, past.force[o.image])
-		f, leads, err := g.board(req, o, flightKey{m.key, forced}, past, pick)
+		f, leads, err := g.board(snap, req, o, flightKey{m.key, forced}, past, pick)
 		switch {
 		case err != nil:
 			return g.abandon(calls, grp, err)
@@ -85,9 +85,9 @@ func (b *batch) with(o order, f *flight) *batch {
 
 // board finds or makes the flight of an order. Where the client has named the Encoder, or the image is for the
 // Store alone, it is one of its own.
-func (g *Gateway) board(req *request, o order, key flightKey, past *history, pick func() (worker, error)) (*flight, bool, error) {
+func (g *Gateway) board(snap *snapshot, req *request, o order, key flightKey, past *history, pick func() (worker, error)) (*flight, bool, error) {
 	if len(req.forced) == 0 && len(o.grants) > 0 {
-		return g.flights.board(key, past, req.start, pick)
+		return g.flights.board(key, past, req.start, snap.stalled, pick)
 	}
 	enc, err := pick()
 	if err != nil {

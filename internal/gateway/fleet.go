@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,6 +89,12 @@ func (f *fleet) start(ctx context.Context) {
 
 // size is how many workers there are.
 func (s *snapshot) size() int { return len(s.Encoders) + len(s.Prefills) + len(s.Decodes) }
+
+// stalled says whether the Encoder at url has a call into its engine that does not return.
+func (s *snapshot) stalled(url string) bool {
+	i := slices.IndexFunc(s.Encoders, func(w worker) bool { return w.URL == url })
+	return i >= 0 && s.Encoders[i].Seen.Stalled()
+}
 
 // slot returns the place of worker i in s, Encoders first, then P/Ds, then decode workers, and its role.
 func (s *snapshot) slot(i int) (w *worker, role string) {

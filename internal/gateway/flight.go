@@ -47,13 +47,13 @@ func (f *flight) landed() bool {
 	}
 }
 
-// takes says whether a request with that past, which has come at start, may share f: while it is under way, and
-// its failure if the request was under way with it and has not failed as often.
-func (f *flight) takes(past *history, start time.Time) bool {
+// takes says whether a request with that past, which has come at start, may share f: while it is under way at an Encoder
+// that has not stalled, and its failure if the request was under way with it and has not failed as often.
+func (f *flight) takes(past *history, start time.Time, stalled func(url string) bool) bool {
 	if f.landed() {
 		return f.failed() && f.round >= past.round && start.Before(f.ended)
 	}
-	return past.workers[f.enc.URL] != refused
+	return past.workers[f.enc.URL] != refused && !stalled(f.enc.URL)
 }
 
 // flightKey tells flights apart. One that was forced gives what no other has touched.
@@ -82,10 +82,10 @@ func newFlights() *flights { return &flights{now: map[flightKey]*flight{}} }
 const keepLanded = 2 * time.Second
 
 // board finds the flight of key to join, or makes one to lead with what pick chooses.
-func (fs *flights) board(key flightKey, past *history, start time.Time, pick func() (worker, error)) (f *flight, leads bool, err error) {
+func (fs *flights) board(key flightKey, past *history, start time.Time, stalled func(url string) bool, pick func() (worker, error)) (f *flight, leads bool, err error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if f := fs.now[key]; f != nil && f.takes(past, start) {
+	if f := fs.now[key]; f != nil && f.takes(past, start, stalled) {
 		f.open++
 		return f, false, nil
 	}

@@ -64,13 +64,21 @@ func TestAliveWhileBusy(t *testing.T) {
 			defer close(done)
 			q.sched.Ask(t.Context(), []batch.Part{{Tokens: make([]int32, 20)}}, func([]float32) (int32, bool, error) { return 0, false, nil })
 		}()
-		time.Sleep(hangs + time.Second)
+		time.Sleep(stalls)
+		if a := q.Announcement(); !a.Ready || q.Ready() != nil {
+			t.Errorf("after %v it is not ready: %s", stalls, a.Reason)
+		}
+		time.Sleep(time.Second)
+		if a := q.Announcement(); !a.Stalled() || q.Ready() == nil || q.Alive() != nil {
+			t.Errorf("after more than %v: ready %v, %q; alive: %v", stalls, a.Ready, a.Reason, q.Alive())
+		}
+		time.Sleep(hangs - stalls)
 		if err := q.Alive(); err == nil || !strings.Contains(err.Error(), "has not returned") {
 			t.Errorf("a call that hangs: %v", err)
 		}
 		<-done
 		synctest.Wait()
-		if err := q.Alive(); err != nil {
+		if err := errors.Join(q.Alive(), q.Ready()); err != nil || !q.Announcement().Ready {
 			t.Errorf("after the call: %v", err)
 		}
 	})

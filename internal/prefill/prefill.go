@@ -163,6 +163,9 @@ func (p *Prefill) HandOff(ctx context.Context) int {
 // Announcement says what this worker is.
 func (p *Prefill) Announcement() control.Announcement {
 	a := p.announcement()
+	if err := p.Ready(); err != nil {
+		a.Ready, a.Reason = false, err.Error()
+	}
 	if p.leaving.Load() {
 		a.Ready, a.Reason = false, control.Draining
 	}
