@@ -147,19 +147,6 @@ func (f *freeList) mustUse(i int32) {
 	}
 }
 
-// largest returns the size of the largest free span.
-func (f *freeList) largest() (most int64) {
-	if f.rows == 0 {
-		return 0
-	}
-	row := bits.Len64(f.rows) - 1
-	col := bits.Len32(f.cols[row]) - 1
-	for i := f.heads[row][col]; i != 0; i = f.spans[i].after {
-		most = max(most, f.spans[i].size)
-	}
-	return most
-}
-
 // cut leaves span i its first n bytes, and returns a span of the others, which is in no list.
 func (f *freeList) cut(i int32, n int64) int32 {
 	s := f.spans[i]

@@ -4,6 +4,7 @@ package arena
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -82,6 +83,17 @@ func TestFreeListIsFirstFit(t *testing.T) {
 			}
 			if l.largest() != ref.largest() {
 				t.Fatalf("largest %d, want %d", l.largest(), ref.largest())
+			}
+			later, gone := l, []*Buf(nil)
+			later.spans = slices.Clone(l.spans)
+			for _, h := range hs {
+				if rapid.Bool().Draw(t, "gone") {
+					gone = append(gone, &Buf{span: h.i})
+					later.put(h.i)
+				}
+			}
+			if got, want := l.largestWithout(gone), later.largest(); got != want {
+				t.Fatalf("largest without %d ranges %d, want %d", len(gone), got, want)
 			}
 		}
 	})

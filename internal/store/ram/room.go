@@ -87,6 +87,9 @@ func (s *shelf) roomLocked(n int64, tenant string) (*arena.Buf, error) {
 	if fixed+n > s.limit {
 		return nil, fmt.Errorf("%w for %d bytes: %d of %d are being read or written; raise the Store's size", errNoRoom, n, fixed, s.limit)
 	}
+	if !s.onePieceLocked(n, s.limit-fixed) {
+		return nil, fmt.Errorf("%w for %d bytes in one piece, between what is being read or written", errNoRoom, n)
+	}
 	if err := s.quotaLocked(n, tenant); err != nil {
 		return nil, err
 	}
@@ -110,6 +113,22 @@ func (s *shelf) roomLocked(n int64, tenant string) (*arena.Buf, error) {
 	}
 }
 
+// onePieceLocked reports whether there are n bytes in one piece once all is evicted that may be, which leaves
+// room of the Store.
+func (s *shelf) onePieceLocked(n, room int64) bool {
+	const rounding = 64 // of what the arena hands out
+	if n <= room/int64(s.inUse+s.uploads+1)-rounding {
+		return true // wherever those lie that stay
+	}
+	var gone []*arena.Buf
+	for _, o := range s.all {
+		if o.readers == 0 && !o.buf.Shared() {
+			gone = append(gone, o.buf)
+		}
+	}
+	return s.arena.LargestWithout(gone) >= n
+}
+
 // quotaLocked makes room within a tenant's quota, at the cost of that tenant's objects alone.
 func (s *shelf) quotaLocked(n int64, name string) error {
 	if s.quota == nil || name == "" {
@@ -123,6 +142,9 @@ func (s *shelf) quotaLocked(n int64, name string) error {
 		return fmt.Errorf("object of %d bytes, the quota of tenant %q is %d", n, name, quota)
 	}
 	t := s.tenants[name]
+	if t != nil && !yields(&t.lru, t.bytes+n-quota) {
+		return fmt.Errorf("%w for %d bytes: of the quota of tenant %q, %d, too much is in use", errNoRoom, n, name, quota)
+	}
 	for t != nil && t.bytes+n > quota {
 		if !s.evictFromLocked(&t.lru, func(o *object) bool { return !o.soft }) &&
 			!s.evictFromLocked(&t.lru, func(*object) bool { return true }) {
@@ -172,6 +194,16 @@ func (s *shelf) evictFromLocked(order *list.List, ok func(*object) bool) bool {
 		s.index.show(o) // somebody has used it
 	}
 	return false
+}
+
+// yields reports whether evicting from order frees n bytes.
+func yields(order *list.List, n int64) bool {
+	for e := order.Back(); e != nil && n > 0; e = e.Prev() {
+		if o := e.Value.(*object); o.readers == 0 {
+			n -= int64(o.buf.Len())
+		}
+	}
+	return n <= 0
 }
 
 // evictTries bounds how often clients may use what is about to be evicted.

@@ -63,7 +63,8 @@ type shelf struct {
 	asked    list.List // of *object on loan that was
 	expiry   expiry
 	used     int64 // bytes of objects, unlinked ones that are still read included
-	reading  int64 // bytes of objects with readers
+	inUse    int   // objects with readers
+	reading  int64 // their bytes
 	lentSum  int64 // bytes of objects on loan
 	loans    int
 	nextLoan uint64
@@ -160,6 +161,7 @@ func (s *shelf) orderOf(o *object) *list.List {
 // holdLocked counts a reader.
 func (s *shelf) holdLocked(o *object) {
 	if o.readers++; o.readers == 1 {
+		s.inUse++
 		s.reading += int64(o.buf.Len())
 	}
 }
@@ -173,6 +175,7 @@ func (s *shelf) done(o *object) {
 
 func (s *shelf) doneLocked(o *object) {
 	if o.readers--; o.readers == 0 {
+		s.inUse--
 		s.reading -= int64(o.buf.Len())
 		if o.place == nil {
 			s.freeLocked(o)

@@ -3,6 +3,7 @@
 package ram
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -97,6 +98,23 @@ func TestPutThatCannotFitEvictsNothing(t *testing.T) {
 	}
 	if s.n.evictions != 0 || s.n.rejected != 1 {
 		t.Errorf("%d evictions and %d rejections, want 0 and 1", s.n.evictions, s.n.rejected)
+	}
+}
+
+// A PUT for which there would be room, but for what is in use in the middle of it, drops nothing in vain
+// either; one that fits beside that does.
+func TestPutThatFitsNowhereEvictsNothing(t *testing.T) {
+	s := newTestShelf(t, 8*mib)
+	for i := range 8 {
+		s.add(t, embedding.Key(rune('a'+i)), mib)
+	}
+	o, _, _ := s.read("d", mib, true)
+	defer s.done(o)
+	if err := s.add(t, "big", 5*mib); !errors.Is(err, errNoRoom) || s.n.evictions != 0 {
+		t.Errorf("5 MiB beside an object in use at 3 of 8: %v, with %d evictions; want errNoRoom, and none", err, s.n.evictions)
+	}
+	if err := s.add(t, "fits", 4*mib); err != nil {
+		t.Errorf("4 MiB behind that object: %v", err)
 	}
 }
 
