@@ -70,19 +70,20 @@
 // b and c alone bring the account up to date: before loans or room are counted, before somebody looks at
 // the figures, and when a client says that there is something to see: a pin ended that was recalled, or many
 // objects were touched. Touches, a ring in the table, say what was pinned and when, so that the coldest leaves
-// first and every hit counts. What may still be lent, half the Store at most, d shares out. A slot with another
-// number, or beyond the allowance, pins nothing, so a client that writes nonsense pins no more than it could
-// borrow. The end of its link is the end of its pins. Of one that was cut off and lives on, the allowance stays
-// without bytes, and what it has pinned is kept from use.
+// first and every hit counts. What may still be lent, half the Store at most, d shares out; beside that, a client
+// may pin as much as it alone has pinned. A slot with another number, or beyond the allowance, pins nothing, so a
+// client that writes nonsense pins no more than it could borrow. The end of its link is the end of its pins. Of one
+// that was cut off and lives on, the allowance stays without bytes, and what it has pinned is kept from use.
 //
 // Nothing is taken from a Store that is gone: having pinned, a client looks whether its link is still there.
 //
 // # Room
 //
 // Objects are bounded by Config.MaxBytes and leave in the order in which they were last read, those
-// with a soft pin last. What is being read, lent or pinned is never evicted. A tenant with a quota
-// (Config.Quota) makes room at its own cost. Objects with a time to live leave at the end of it. Past
-// 97 % the Server evicts ahead of need, down to 94 %, so that PUTs seldom wait for it.
+// with a soft pin last. What is being read, lent or pinned is never evicted, and nothing is for a PUT
+// that would be refused all the same. A tenant with a quota (Config.Quota) makes room at its own cost. Objects
+// with a time to live leave at the end of it. Past 97 % the Server evicts ahead of need, down to 94 %, so that
+// PUTs seldom wait for it.
 //
 // # What is not there
 //

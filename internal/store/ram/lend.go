@@ -78,8 +78,10 @@ func (s *shelf) enterLocked(o *object, to *borrower, id uint64) *loan {
 	} else {
 		s.lentOrder(o).MoveToFront(o.lent)
 	}
+	s.aloneLocked(o, -1)
 	l := &loan{id: id, o: o, to: to}
 	o.loans = append(o.loans, l)
+	s.aloneLocked(o, 1)
 	to.loans[l.id] = l
 	s.loans++
 	return l
@@ -89,7 +91,9 @@ func (s *shelf) enterLocked(o *object, to *borrower, id uint64) *loan {
 func (s *shelf) giveBackLocked(l *loan) {
 	delete(l.to.loans, l.id)
 	o := l.o
+	s.aloneLocked(o, -1)
 	o.loans = slices.DeleteFunc(o.loans, func(x *loan) bool { return x == l })
+	s.aloneLocked(o, 1)
 	s.loans--
 	if len(o.loans) == 0 {
 		s.lentSum -= int64(o.buf.Len())

@@ -285,6 +285,34 @@ func TestPinsHoldHalfTheStore(t *testing.T) {
 	l.settled()
 }
 
+// Room on loan that a client shares with others is not its own to use for something else.
+func TestSharedPinsAreNoAllowance(t *testing.T) {
+	l := newLending(t, 8*mib)
+	c, a := l.client(16 * mib)
+	mustPut(t, c, a, "shared", 3*mib, 1)
+	mustPut(t, c, a, "other", 3*mib, 2)
+	one := borrow(t, c, "shared")
+	if c.Stats().Pinned != 1 {
+		t.Fatal("a client that is alone asks for 3 MiB of 4")
+	}
+	d, _ := l.client(16 * mib)
+	two := borrow(t, d, "shared")
+	if st := l.srv.Stats(); st.Loans != 2 || st.LoanBytes != 3*mib {
+		t.Errorf("%d loans of %d bytes, want one object twice", st.Loans, st.LoanBytes)
+	}
+	one.Release()
+	g := c.Get(t.Context(), []store.Want{{Key: "other", Bytes: 3 * mib}})[0]
+	if g.Err != nil {
+		t.Fatal(g.Err)
+	}
+	if st := l.srv.Stats(); st.LoanBytes > 4*mib {
+		t.Errorf("%d bytes on loan of 8 MiB", st.LoanBytes)
+	}
+	g.Buf.Release()
+	two.Release()
+	l.settled()
+}
+
 // T12: whatever a client writes into its table, it pins no more than half the Store, the others are served,
 // and all is well when it is gone.
 func TestHostileTable(t *testing.T) {

@@ -73,6 +73,13 @@ func (s *shelf) pinLocked(b *borrower, slot int, word uint64) {
 	a.pinned += int64(o.buf.Len())
 }
 
+// aloneLocked takes an object into the account of the client that alone has it pinned, or with -1 out of there.
+func (s *shelf) aloneLocked(o *object, sign int64) {
+	if len(o.loans) == 1 && o.loans[0].id&pinnedOnly != 0 {
+		o.loans[0].to.account.alone += sign * int64(o.buf.Len())
+	}
+}
+
 // newsLocked counts what a client did by itself, and reports whether it touched something.
 func (s *shelf) newsLocked(b *borrower) bool {
 	var hits, misses uint64
@@ -105,8 +112,10 @@ func (s *shelf) touchLocked(mixed bool) {
 	s.touched = s.touched[:0]
 }
 
-// allotLocked shares out what may still be lent: each client may pin what it has and an equal part of that.
-// So loans hold at most half the Store whatever clients do until the next gatherLocked.
+// allotLocked shares out what may still be lent: each client may pin what it alone has, and an equal part of
+// that. So loans hold at most half the Store whatever clients do until the next gatherLocked. An object that
+// others have, too, stays on loan when this one lets it go, and makes no room for something else; who has
+// much of that asks for more, which is counted exactly.
 func (s *shelf) allotLocked() {
 	if len(s.tables) == 0 || s.closed {
 		return
@@ -114,7 +123,7 @@ func (s *shelf) allotLocked() {
 	part := max(s.limit/2-s.lentSum, 0) / int64(len(s.tables))
 	for _, b := range s.tables {
 		a := b.account
-		a.allowed = a.pinned + part
+		a.allowed = a.alone + part
 		atomic.StoreUint64(s.index.allowance(a.place), a.number<<numberShift|uint64(a.allowed))
 	}
 }

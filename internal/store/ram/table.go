@@ -48,6 +48,7 @@ type account struct {
 	number  uint64 // of the allowance in force; 16 bits
 	allowed int64  // bytes of that
 	pinned  int64  // bytes of pins
+	alone   int64  // of these, those of objects that have no other loan
 	pins    [tableSlots]*loan
 	seen    [tableSlots]uint64 // the words that pins are of
 	known   int                // above it, seen is 0
