@@ -20,12 +20,15 @@ type Workloads struct {
 	Distinct  int      // images
 }
 
-// AllWorkloads lists the events. reassign: every image's Encoder is exchanged for the other. hot-spot: most
-// requests ask for few images. scale-out: a third Encoder joins. encoder-loss: one of three Encoders dies.
-func AllWorkloads() []string { return []string{"reassign", "hot-spot", "scale-out", "encoder-loss"} }
+// AllWorkloads lists the events. reassign: every image's Encoder is exchanged for the other, which lacks it. replace:
+// others take the place of both Encoders, so that none has anything. hot-spot: most requests ask for few images.
+// scale-out: a third Encoder joins. encoder-loss: one of three Encoders dies.
+func AllWorkloads() []string {
+	return []string{"reassign", "replace", "hot-spot", "scale-out", "encoder-loss"}
+}
 
-// AllPolicies lists the policies. none: any Encoder, caches of their own. affinity: the gateway sends an image to
-// the same Encoder always. store: any Encoder, and the Store. both: affinity and the Store.
+// AllPolicies lists the policies. none: any Encoder, caches of their own. affinity: the gateway chooses, by what caches
+// hold, else by the image's name. store: any Encoder, and the Store. both: affinity and the Store.
 func AllPolicies() []string { return []string{"none", "affinity", "store", "both"} }
 
 // DefaultWorkloads returns all of them, at a scale that takes a few minutes.
@@ -92,8 +95,11 @@ func (w *Workloads) cell(ctx context.Context, workload, policy string) (Cell, er
 		encoders: 2, prefills: workloadPrefills, store: policy == "store" || policy == "both", delivery: "p2p",
 		storeBytes: 256 * mib, encoderCache: 192 * mib, encoderArena: 320 * mib, prefillArena: 128 * mib,
 	}
-	if workload == "scale-out" || workload == "encoder-loss" {
+	switch workload {
+	case "scale-out", "encoder-loss":
 		spec.encoders = 3
+	case "replace":
+		spec.encoders = 4
 	}
 	c := Cell{Workload: workload, Policy: policy}
 	err := w.fleet(ctx, workload+", "+policy, spec, func(f *roles) error {
@@ -123,34 +129,61 @@ func (c *Cell) fill(p *Phase) {
 
 // measure seeds the fleet, lets the event happen, and goes over the requests.
 func (w *Workloads) measure(ctx context.Context, f *roles, workload, policy string) (*Phase, error) {
-	seeds, err := w.seeds(ctx, f, workload, policy)
-	if err != nil {
-		return nil, err
-	}
 	all := f.encoders
-	if workload == "scale-out" { // the third is there, and its gateway does not know it yet
+	if workload == "scale-out" || workload == "replace" { // the others are there, and its gateway does not know them yet
 		f.encoders = all[:2]
 		if err := f.anotherGateway(ctx); err != nil {
 			return nil, err
 		}
 	}
+	seeds, err := w.seeds(ctx, f, workload, policy)
+	if err != nil {
+		return nil, err
+	}
 	if _, err := w.runItems(ctx, f, workload+" "+policy+" seeding", seeds, true); err != nil {
 		return nil, err
 	}
-	switch workload {
-	case "scale-out":
-		f.encoders = all
-		err = f.anotherGateway(ctx)
-	case "encoder-loss":
-		if err = f.kill(2); err == nil {
-			f.encoders = all[:2]
-			err = poll(ctx, "the gateway has noticed the loss", func() (bool, error) { return f.lost(ctx, 2) })
-		}
+	err = poll(ctx, "the gateway knows what Encoders hold", func() (bool, error) { return f.followed(ctx) })
+	if err == nil {
+		err = f.event(ctx, workload, all)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return w.runItems(ctx, f, workload+" "+policy, w.uses(f, workload, policy, seeds), false)
+}
+
+// event changes which of all Encoders are in the fleet. That of reassign is in the seeding.
+func (f *roles) event(ctx context.Context, workload string, all []string) error {
+	switch workload {
+	case "scale-out":
+		f.encoders = all
+		return f.anotherGateway(ctx)
+	case "replace":
+		f.encoders = all[2:]
+		return f.anotherGateway(ctx)
+	case "encoder-loss":
+		if err := f.kill(2); err != nil {
+			return err
+		}
+		f.encoders = all[:2]
+		return poll(ctx, "the gateway has noticed the loss", func() (bool, error) { return f.lost(ctx, 2) })
+	}
+	return nil
+}
+
+// followed says whether the gateway knows of as many embeddings as Encoders hold.
+func (f *roles) followed(ctx context.Context) (bool, error) {
+	held := 0.0
+	for _, url := range f.encoders {
+		b, err := get(ctx, url+"/metrics")
+		if err != nil {
+			return false, err
+		}
+		held += sumMetric(b, "afterimage_cache_objects")
+	}
+	b, err := get(ctx, f.gateway+"/metrics")
+	return sumMetric(b, "afterimage_gateway_held_keys") == held, err
 }
 
 // runItems sends uses as requests of Images each.

@@ -20,13 +20,9 @@ type use struct{ image, encoder int }
 // seeds returns every image once, with the Encoder that is to have it.
 func (w *Workloads) seeds(ctx context.Context, f *roles, workload, policy string) ([]use, error) {
 	r := rand.New(rand.NewPCG(w.Seed, 2))
-	n := len(f.encoders)
-	if workload == "scale-out" {
-		n--
-	}
 	out := make([]use, w.Distinct)
 	for i := range out {
-		out[i] = use{i, r.IntN(n)}
+		out[i] = use{i, r.IntN(len(f.encoders))}
 		if policy == "affinity" || policy == "both" {
 			out[i].encoder = -1
 		}
@@ -34,7 +30,7 @@ func (w *Workloads) seeds(ctx context.Context, f *roles, workload, policy string
 	if workload != "reassign" || out[0].encoder >= 0 {
 		return out, nil
 	}
-	// With affinity, images that move are those that the other Encoder has.
+	// With affinity, images that move are those whose names are the other Encoder's.
 	owners, err := w.owners(ctx, f)
 	for i := range owners {
 		out[i].encoder = 1 - owners[i]
@@ -42,7 +38,7 @@ func (w *Workloads) seeds(ctx context.Context, f *roles, workload, policy string
 	return out, err
 }
 
-// owners returns the Encoder that the gateway's affinity gives each image to.
+// owners returns the Encoder that the gateway's affinity gives each image to that none holds.
 func (r *Reassign) owners(ctx context.Context, f *roles) ([]int, error) {
 	var fleet struct {
 		Encoders []struct {

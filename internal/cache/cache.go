@@ -12,7 +12,10 @@
 // that of the cache, and when the lender recalls one, the cache at once puts a copy in its own arena in
 // its place, or drops it when there is no room.
 //
-// All methods may be called from any goroutine, take constant time but for evictions, and never wait.
+// The cache counts what comes and leaves, and remembers the latest of it, so that others may follow what it
+// holds without asking for all of it each time (Changes).
+//
+// All methods may be called from any goroutine, take constant time but for evictions and Changes, and never wait.
 // One mutex guards the map; references are dropped outside of it. The cache does no I/O, never looks
 // into a Buf, and does not know how to make an embedding.
 package cache
@@ -58,12 +61,14 @@ type Cache struct {
 	entries map[embedding.Key]*list.Element
 	recent  list.List // of *entry, the most recently used in front
 	foreign list.List // of those *entry on loan, likewise
+	news    news      // of what came and left
 	st      Stats     // Entries is computed on demand
 	closed  bool
 }
 
 type entry struct {
 	key  embedding.Key
+	sum  uint64 // of key
 	buf  *arena.Buf
 	meta embedding.Meta
 	loan *list.Element // in foreign; nil for own memory
@@ -128,7 +133,7 @@ func (c *Cache) Put(key embedding.Key, buf *arena.Buf, meta embedding.Meta) {
 
 // put does Put and returns the new entry, or nil, and those that left.
 func (c *Cache) put(key embedding.Key, buf *arena.Buf, meta embedding.Meta) (*entry, []*entry) {
-	n := int64(buf.Len())
+	n, sum := int64(buf.Len()), key.Sum()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -151,8 +156,9 @@ func (c *Cache) put(key embedding.Key, buf *arena.Buf, meta embedding.Meta) (*en
 		c.st.Evictions++
 		out = append(out, c.dropLocked(c.recent.Back()))
 	}
-	e := &entry{key: key, buf: buf.Retain(), meta: meta}
+	e := &entry{key: key, sum: sum, buf: buf.Retain(), meta: meta}
 	c.entries[key] = c.recent.PushFront(e)
+	c.news.add(sum, true)
 	c.st.Bytes += n
 	if buf.Foreign() {
 		e.loan = c.foreign.PushFront(e)
@@ -218,6 +224,7 @@ func (c *Cache) Close() {
 func (c *Cache) dropLocked(el *list.Element) *entry {
 	e := c.recent.Remove(el).(*entry)
 	delete(c.entries, e.key)
+	c.news.add(e.sum, false)
 	c.st.Bytes -= int64(e.buf.Len())
 	if e.loan != nil {
 		c.st.Foreign -= int64(e.buf.Len())

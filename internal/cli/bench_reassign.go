@@ -27,7 +27,7 @@ type reassignCmd struct {
 	Requests int      `placeholder:"N" default:"0" help:"Requests; 0 takes 128, or 12 with llama."`
 	Rate     float64  `placeholder:"N" default:"0" help:"Requests per second; 0 takes 2, or 0.5 with llama."`
 	Seed     uint64   `placeholder:"N" default:"0" help:"Seed of the trace; 0 takes that of the calibration."`
-	Workload []string `placeholder:"NAME" enum:"reassign,hot-spot,scale-out,encoder-loss,all" help:"Instead of the experiment, hold routing against the Store in reassign, hot-spot, scale-out, encoder-loss, or all; --scale is 4 then unless it is given."`
+	Workload []string `placeholder:"NAME" enum:"reassign,replace,hot-spot,scale-out,encoder-loss,all" help:"Instead of the experiment, hold routing against the Store in reassign, replace, hot-spot, scale-out, encoder-loss, or all; --scale is 4 then unless it is given."`
 	Policy   []string `placeholder:"NAME" enum:"none,affinity,store,both,all" default:"all" help:"Policies for --workload: none, affinity, store, both, or all (default ${default})."`
 	Only     []string `placeholder:"NAME" help:"Configurations to run instead: M6, EL, ES, ideal, direct, resident."`
 }

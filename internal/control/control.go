@@ -14,6 +14,7 @@ import (
 // Paths of the worker API.
 const (
 	PathWorker   = "/v1/worker"           // GET: Announcement
+	PathHeld     = "/v1/held"             // GET Encoder: Held; ?since=N asks for what has changed since its Version N
 	PathGeometry = "/v1/geometry"         // POST Encoder: GeometryRequest -> GeometryResponse
 	PathEncode   = "/v1/encode"           // POST Encoder: EncodeRequest + image bytes -> EncodeResponse
 	PathDeliver  = "/v1/deliver"          // POST Encoder: DeliverRequest -> EncodeResponse
@@ -77,6 +78,7 @@ type Announcement struct {
 	VLLM       *embedding.VLLMNaming `json:"vllm,omitempty"` // names pictures as vLLM does; with a namespace of v3
 	Processing *embedding.Processing `json:"processing,omitempty"`
 	MaxRows    int                   `json:"max_rows,omitempty"`
+	Held       uint64                `json:"held,omitempty"` // Held.Version of this moment
 
 	// HandsOver says of a P/D that it keeps states of prompts for decode workers.
 	HandsOver bool `json:"hands_over,omitempty"`

@@ -51,7 +51,7 @@ func sealA1(obj []byte, key Key, m Meta) error {
 	le.PutUint64(obj[24:], uint64(m.Cols))
 	le.PutUint64(obj[32:], uint64(len(payload)))
 	le.PutUint64(obj[40:], xxh3.Hash(payload))
-	le.PutUint64(obj[48:], xxh3.HashString(string(key)))
+	le.PutUint64(obj[48:], key.Sum())
 	le.PutUint64(obj[headSumA1:], sumHeadA1(obj, section))
 	return nil
 }
@@ -77,7 +77,7 @@ func openHeadA1(obj []byte, key Key, c Contract) (m Meta, payload []byte, sum ui
 	if payload, sum, err = CheckHeadA1(obj); err != nil {
 		return fail(err)
 	}
-	if got, want := binary.LittleEndian.Uint64(obj[48:]), xxh3.HashString(string(key)); got != want {
+	if got, want := binary.LittleEndian.Uint64(obj[48:]), key.Sum(); got != want {
 		return fail(fmt.Errorf("%w: key sum %016x, want %016x", ErrForeign, got, want))
 	}
 	if err := c.Check(m.Rows, m.Cols, m.DType); err != nil {

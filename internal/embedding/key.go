@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/zeebo/xxh3"
 )
 
 // Protocol names an object format in a key. Objects of different protocols never share a key.
@@ -24,6 +26,9 @@ const (
 // Keys are built, never taken apart: the grammar of v3 writes its fields raw, so a field that
 // contains "@id:" makes a key ambiguous.
 type Key string
+
+// Sum is XXH3-64 of the key: what hints, and the heads of a1 objects, name it by.
+func (k Key) Sum() uint64 { return xxh3.HashString(string(k)) }
 
 // Namespace is everything of a key but the identifier: what made the embedding. Two workers share
 // outputs exactly when their namespaces are equal.

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"afterimage/internal/cache"
 	"afterimage/internal/control"
 )
 
@@ -44,7 +45,7 @@ func TestAlive(t *testing.T) {
 // slow pictures teach it to wait longer, and busy it is ready.
 func TestReadiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &Encoder{}
+		e := &Encoder{cfg: Config{Cache: cache.New(0)}}
 		took := func(d time.Duration) {
 			end := e.call.begin()
 			time.Sleep(d)

@@ -146,6 +146,7 @@ func (e *Encoder) announcement() control.Announcement {
 		Modelled: e.spec.Modelled, Ready: true,
 		Namespace: &ns, VLLM: e.cfg.VLLM, Processing: &rules, MaxRows: e.spec.MaxRows,
 		Running: int(e.running.Load()), Waiting: int(e.waiting.Load()),
+		Held: e.cfg.Cache.Version(),
 	}
 }
 

@@ -20,6 +20,7 @@ func (e *Encoder) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+control.PathWorker, func(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusOK, e.Announcement())
 	})
+	mux.HandleFunc("GET "+control.PathHeld, e.serveHeld)
 	mux.HandleFunc("POST "+control.PathGeometry, e.serveGeometry)
 	mux.HandleFunc("POST "+control.PathEncode, e.serveEncode)
 	mux.HandleFunc("POST "+control.PathDeliver, e.serveDeliver)

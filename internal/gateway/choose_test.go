@@ -144,7 +144,7 @@ func TestOtherRoutings(t *testing.T) {
 	}
 	c, got := newChooser(RoundRobin, nil), []int{}
 	for range 4 {
-		i, err := c.encoder(snap, &request{}, &image{id: "picture"}, newHistory())
+		i, err := c.encoder(snap, &request{}, &image{id: "picture"}, false, newHistory())
 		if err != nil {
 			t.Fatal(err)
 		}

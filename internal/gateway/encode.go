@@ -29,14 +29,14 @@ func (g *Gateway) encode(ctx context.Context, snap *snapshot, req *request, orde
 	for _, o := range orders {
 		m := req.images[o.image]
 		o.wrong = past.wrong[o.image]
+		forced := past.forces(o.image) && !g.flights.fresh(m.key, past.force[o.image])
 		pick := func() (worker, error) {
-			i, err := g.choose.encoder(snap, req, m, past)
+			i, err := g.choose.encoder(snap, req, m, forced, past)
 			if err != nil {
 				return worker{}, err
 			}
 			return snap.Encoders[i], nil
 		}
-		forced := past.forces(o.image) && !g.flights.fresh(m.key, past.force[o.image])
 		f, leads, err := g.board(snap, req, o, flightKey{m.key, forced}, past, pick)
 		switch {
 		case err != nil:

@@ -27,6 +27,8 @@ type worker struct {
 	Why   string               `json:"why,omitempty"` // why it is not up
 	// Mismatch says that it cannot work with the rest of the fleet, whether it is up or not.
 	Mismatch bool `json:"mismatch,omitempty"`
+
+	held *held // what an Encoder holds; it is of the worker, not of a snapshot
 }
 
 // notProbed is why a worker that was not looked at yet is not up.
@@ -55,7 +57,7 @@ type fleet struct {
 func newFleet(cfg Config, client *http.Client) *fleet {
 	f := &fleet{every: cfg.ProbeEvery, timeout: cfg.ProbeTimeout, client: client, silence: newSilence(cfg.SilenceLimit), log: cfg.Logger}
 	for _, u := range cfg.Encoders {
-		f.state.Encoders = append(f.state.Encoders, worker{URL: u, Why: notProbed})
+		f.state.Encoders = append(f.state.Encoders, worker{URL: u, Why: notProbed, held: &held{}})
 	}
 	for _, u := range cfg.Prefills {
 		f.state.Prefills = append(f.state.Prefills, worker{URL: u, Why: notProbed})
@@ -122,7 +124,7 @@ func (f *fleet) probe(ctx context.Context, i int) {
 	} else {
 		f.silence.alive(was.URL)
 	}
-	is := worker{URL: was.URL, Seen: was.Seen, Known: was.Known}
+	is := worker{URL: was.URL, Seen: was.Seen, Known: was.Known, held: was.held}
 	switch {
 	case err != nil:
 		is.Why = err.Error()
@@ -136,6 +138,7 @@ func (f *fleet) probe(ctx context.Context, i int) {
 		is.Seen, is.Known, is.Why = seen, true, "not ready: "+seen.Reason
 	default:
 		is.Seen, is.Known, is.Up = seen, true, true
+		f.follow(ctx, is) // before it is in service, so that its first image is chosen well
 	}
 	is = f.set(i, is)
 	if is.Up != was.Up || is.Why != was.Why {
@@ -187,27 +190,32 @@ func (f *fleet) set(i int, w worker) worker {
 
 func (f *fleet) ask(ctx context.Context, url string) (control.Announcement, error) {
 	var a control.Announcement
+	return a, f.get(ctx, url, control.PathWorker, 1<<20, &a)
+}
+
+// get reads what a worker says at path, query included, of most bytes at most.
+func (f *fleet) get(ctx context.Context, url, path string, most int64, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+control.PathWorker, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+path, nil)
 	if err != nil {
-		return a, err
+		return err
 	}
 	resp, err := f.client.Do(req)
 	if err != nil {
-		return a, proxy.Plain(err)
+		return proxy.Plain(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusUnauthorized {
-		return a, fmt.Errorf("%s answered %s: its fleet.token is not that of this gateway", control.PathWorker, resp.Status)
+		return fmt.Errorf("%s answered %s: its fleet.token is not that of this gateway", path, resp.Status)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return a, fmt.Errorf("%s answered %s", control.PathWorker, resp.Status)
+		return fmt.Errorf("%s answered %s", path, resp.Status)
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&a); err != nil {
-		return a, fmt.Errorf("%s: %w", control.PathWorker, err)
+	if err := json.NewDecoder(io.LimitReader(resp.Body, most)).Decode(into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	return a, nil
+	return nil
 }
 
 func (f *fleet) snapshot() *snapshot {

@@ -34,11 +34,11 @@ func (s *snapshot) remembered() (worker, bool) {
 }
 
 // heldLoad is how much more than its share an Encoder may have to do and still be the one that is asked for an
-// image that the Store has.
+// image that others could give as well.
 const heldLoad = 1.25
 
-// encoder chooses the Encoder of one image.
-func (c *chooser) encoder(snap *snapshot, req *request, m *image, past *history) (int, error) {
+// encoder chooses the Encoder of one image. afresh says that what caches and the Store hold of it must not be used.
+func (c *chooser) encoder(snap *snapshot, req *request, m *image, afresh bool, past *history) (int, error) {
 	if len(req.forced) > 0 {
 		i, err := route.Forced(req.forced.of(m), peers(snap.Encoders, everyone))
 		if err != nil {
@@ -46,18 +46,16 @@ func (c *chooser) encoder(snap *snapshot, req *request, m *image, past *history)
 		}
 		return i, nil
 	}
-	n := c.number()
+	n, sum := c.number(), m.key.Sum()
 	i := past.pick(snap.Encoders, func(ps []route.Peer) int {
 		if c.how != Affinity {
 			return route.Nth(n, ps)
 		}
-		if m.held { // whoever is asked reads it: the load may decide
-			return route.Bounded(string(m.id), ps, heldLoad)
+		if afresh { // no Encoder has anything to give: equal images must meet
+			return route.First(string(m.id), ps)
 		}
-		if rank := route.Rank(string(m.id), ps); len(rank) > 0 {
-			return rank[0]
-		}
-		return -1
+		holds := func(i int) bool { return snap.Encoders[i].held.has(sum) }
+		return route.Holder(string(m.id), ps, heldLoad, holds, m.held)
 	})
 	if i >= 0 {
 		return i, nil

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/zeebo/xxh3"
 
 	"afterimage/internal/embedding"
 	"afterimage/internal/store"
@@ -43,7 +42,7 @@ func (s *stored) follow(events <-chan store.Event) {
 }
 
 func (s *stored) take(e store.Event) {
-	sum := xxh3.HashString(string(e.Key))
+	sum := e.Key.Sum()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch e.Kind {
@@ -66,7 +65,7 @@ func (s *stored) has(k embedding.Key) bool {
 	if len(s.keys) == 0 {
 		return false
 	}
-	_, ok := s.keys[xxh3.HashString(string(k))]
+	_, ok := s.keys[k.Sum()]
 	return ok
 }
 

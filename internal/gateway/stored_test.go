@@ -45,7 +45,7 @@ func TestHeldImagesGoByLoad(t *testing.T) {
 	}
 	pick := func() int {
 		t.Helper()
-		i, err := newChooser("", nil).encoder(snap, &request{}, m, &history{})
+		i, err := newChooser("", nil).encoder(snap, &request{}, m, false, &history{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ func TestWorkersOfRoles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range families[0].GetMetric() {
+		for _, m := range families[1].GetMetric() { // after those of what Encoders hold
 			out = append(out, m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue())
 		}
 		slices.Sort(out)

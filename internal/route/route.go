@@ -3,7 +3,8 @@
 // Package route chooses peers: for an identifier, so that the same image goes to the same Encoder, and
 // for a prompt, so that it meets the P/D that holds its beginning unless the load speaks against it. Each
 // choice is a pure function of a snapshot of the peers; indexes in results are indexes into that snapshot.
-// What P/Ds hold is a guess, an Index of what they were sent; Prompt says what prompts have in common.
+// What P/Ds hold is a guess, an Index of what they were sent; Prompt says what prompts have in common. What others hold is
+// a hint of the caller's.
 //
 // Identifiers are placed by rendezvous hashing: each peer gets a score for the identifier, and the
 // highest wins. A peer that leaves moves only the identifiers that it held, and one that comes takes
@@ -91,6 +92,34 @@ func Bounded(id string, peers []Peer, factor float64) int {
 		}
 	}
 	return -1
+}
+
+// First returns the best peer for id, whatever its load; -1 if no peer is usable.
+func First(id string, peers []Peer) int {
+	if rank := Rank(id, peers); len(rank) > 0 {
+		return rank[0]
+	}
+	return -1
+}
+
+// Holder returns the peer for id where some are thought to hold what it stands for; -1 if no peer is usable. Of those
+// that do (holds says so of peer i) it is what Bounded makes of them alone: to give what it holds takes a peer nearly
+// nothing, so a load that others do not share does not speak against it. Where none does, it is that of Bounded if
+// shared says that all of them can get it elsewhere, and else First, so that equal identifiers meet.
+func Holder(id string, peers []Peer, factor float64, holds func(i int) bool, shared bool) int {
+	holders, found := slices.Clone(peers), false
+	for i := range holders {
+		if holders[i].Ready = holders[i].Usable() && holds(i); holders[i].Ready {
+			found = true
+		}
+	}
+	switch {
+	case found:
+		return Bounded(id, holders, factor)
+	case shared:
+		return Bounded(id, peers, factor)
+	}
+	return First(id, peers)
 }
 
 // LeastLoaded returns the usable peer with the least load for its weight, -1 if none is usable.

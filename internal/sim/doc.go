@@ -10,8 +10,10 @@
 // few hundred nanoseconds per image and needs no events. Plan searches for the smallest fleet that meets a
 // goal.
 //
-// What the model leaves out: an answer is never cut, no worker fails, no network is full, and prompts of one
-// P/D are prefilled one after the other, with a decode step of the others before each StepTokens positions.
+// What the model leaves out: an answer is never cut, no worker fails, comes or goes, no network is full, and
+// prompts of one P/D are prefilled one after the other, with a decode step of the others before each StepTokens
+// positions. Since no Encoder comes or goes, affinity leaves each image with one Encoder, and no other ever holds
+// it: what gateways know of the caches of Encoders makes no difference here, and is not modelled.
 //
 // A Trace is read-only once made; Run may be called for one Trace from several goroutines.
 package sim

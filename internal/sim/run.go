@@ -37,17 +37,7 @@ func Run(ctx context.Context, t *Trace, m Model, p Policy) (Outcome, error) {
 	if err := m.validate(p); err != nil {
 		return Outcome{}, err
 	}
-	r := &run{m: m, p: p, t: t, store: newShelf(p.StoreBytes, p.Eviction, p.TTL), enc: make([]encoderState, m.Encoders), pds: make([]prefillState, m.Prefills)}
-	for i := range r.enc {
-		r.enc[i].cache = newShelf(m.CacheBytes, LRU, 0)
-		if p.SecondSighting {
-			r.enc[i].seen = map[uint32]struct{}{}
-		}
-	}
-	for i := range r.pds {
-		r.pds[i].resident = newShelf(m.ResidentBytes, LRU, 0)
-	}
-	r.ttft = make([]float32, len(t.Requests))
+	r := newRun(t, m, p)
 	for i := range t.Requests {
 		if i%4096 == 0 && ctx.Err() != nil {
 			return Outcome{}, context.Cause(ctx)
@@ -59,6 +49,22 @@ func Run(ctx context.Context, t *Trace, m Model, p Policy) (Outcome, error) {
 	}
 	r.finish()
 	return r.out, nil
+}
+
+// newRun returns a run that has taken no request yet.
+func newRun(t *Trace, m Model, p Policy) *run {
+	r := &run{m: m, p: p, t: t, store: newShelf(p.StoreBytes, p.Eviction, p.TTL), enc: make([]encoderState, m.Encoders), pds: make([]prefillState, m.Prefills)}
+	for i := range r.enc {
+		r.enc[i].cache = newShelf(m.CacheBytes, LRU, 0)
+		if p.SecondSighting {
+			r.enc[i].seen = map[uint32]struct{}{}
+		}
+	}
+	for i := range r.pds {
+		r.pds[i].resident = newShelf(m.ResidentBytes, LRU, 0)
+	}
+	r.ttft = make([]float32, len(t.Requests))
+	return r
 }
 
 const forever = time.Duration(1<<63 - 1)

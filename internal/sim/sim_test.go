@@ -372,3 +372,43 @@ func TestOwners(t *testing.T) {
 		t.Error("an Encoder that is not there takes an image")
 	}
 }
+
+// TestAffinityHasOneHolder: with affinity no image is ever in two caches, so that a gateway which asks whoever holds it
+// asks the same Encoder as by its name.
+func TestAffinityHasOneHolder(t *testing.T) {
+	tr, err := Generate(Synthetic{Requests: 400, Rate: 8, Images: Mix{{Value: 3, Weight: 1}}, Arrivals: Poisson,
+		Popularity: Popularity{Kind: Zipf, S: 0.9, Distinct: 200}, Sizes: DefaultSizes(), Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := DefaultModel()
+	m.Encoders, m.CacheBytes = 3, 64<<20
+	for _, p := range Policies(1 << 30) {
+		r := newRun(tr, m, p)
+		for i := range tr.Requests {
+			r.request(i)
+		}
+		most, apart := holders(r)
+		if (p.Routing == Spread) != (most > 1) || (p.Routing == Spread) != (apart > 0) {
+			t.Errorf("%s: up to %d hold an image, %d are not with the Encoder of their name", p.Name, most, apart)
+		}
+	}
+}
+
+// holders returns the most caches that one image is in, and how many are in one that is not by their name.
+func holders(r *run) (most, apart int) {
+	byName := run{m: r.m, p: Policy{Routing: Affinity}, enc: r.enc}
+	for image := range uint32(r.t.Images) {
+		n := 0
+		for i := range r.enc {
+			if _, ok := r.enc[i].cache.get(image, forever, false); ok {
+				n++
+				if byName.route(image) != i {
+					apart++
+				}
+			}
+		}
+		most = max(most, n)
+	}
+	return most, apart
+}

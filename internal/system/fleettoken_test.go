@@ -50,6 +50,7 @@ func TestWorkersAskForTheToken(t *testing.T) {
 	}{
 		{enc.node, http.MethodPost, control.PathEncode, "", raw}, {enc.node, http.MethodPost, control.PathEncode, "guess", raw},
 		{enc.node, http.MethodPost, control.PathDeliver, "", deliver}, {enc.node, http.MethodGet, control.PathWorker, "", nil},
+		{enc.node, http.MethodGet, control.PathHeld, "", nil},
 		{enc.node, http.MethodPost, control.PathGeometry, "", []byte(`{"sizes":[{"width":1,"height":1}]}`)},
 		{f.prefill, http.MethodPost, control.PathPrepare, "", []byte(`{}`)}, {f.prefill, http.MethodPost, control.PathChat, "", []byte(`{"messages":[{"role":"user","content":"hi"}]}`)},
 		{f.prefill, http.MethodDelete, control.PathPrepare + "/x", "", nil}, {f.prefill, http.MethodGet, control.PathWorker, "of-the-fleetx", nil},
