@@ -57,7 +57,7 @@ func TestTags(t *testing.T) {
 }
 
 func TestPrecedence(t *testing.T) {
-	file := write(t, "[engine]\nthreads = 2\nslots = 2\ncontext = 2\n[log]\nlevel = 'debug'\n")
+	file := write(t, "store.path = '/a'\nserver = {drain = '3s'}\n[engine]\nthreads = 2\nslots = 2\ncontext = 2\n[log]\nlevel = 'debug'\n")
 	l, err := Load(Input{
 		File:  file,
 		Env:   []string{"AFTERIMAGE_ENGINE_THREADS=3", "AFTERIMAGE_ENGINE_SLOTS=3", "HOME=/"},
@@ -75,8 +75,10 @@ func TestPrecedence(t *testing.T) {
 	}
 	f("engine.threads", "4", "flag --threads")
 	f("engine.slots", "3", "env AFTERIMAGE_ENGINE_SLOTS")
-	f("engine.context", "2", "file "+file)
-	f("log.level", "debug", "file "+file)
+	f("engine.context", "2", "file "+file+":6")
+	f("log.level", "debug", "file "+file+":8")
+	f("store.path", "/a", "file "+file+":1")
+	f("server.drain", "3s", "file "+file+":2")
 	f("log.format", "text", "default")
 }
 
@@ -151,6 +153,7 @@ func TestLoadErrors(t *testing.T) {
 	file("[gateway]\narena_bytes = 1\n", "did you mean encoder.arena_bytes?")
 	file("threads = 1\n", "did you mean engine.threads?")
 	file("[gateway]\nqqq = 1\n", "see 'afterimage config print'")
+	file("[encoder]\nlora = true\n", "unknown key encoder.lora; see 'afterimage config print'") // not encoder.store
 	file("[gateway]\nmax_images = 'many'\n", "a.toml:2:14", "gateway.max_images = 'many': write a whole number, without quotes")
 	file("[gateway]\nlisten = 8000\n", "a.toml:2:10", "gateway.listen = 8000: write text, in quotes")
 	file("[gateway]\nfetch_ports = [8080]\n", "a.toml:2", `gateway.fetch_ports = [8080]: write a list of texts, e.g. ["a", "b"]`)

@@ -44,7 +44,7 @@ type Loaded struct {
 // otherEnv are the variables that other parts of the program read.
 var otherEnv = []string{"CONFIG", "URL", "API_KEY", "LIFELINE_FD", "NOTIFY_FD", "RUN_DIR", "SOAK"}
 
-// Source says where the value of a key comes from: "default", "file PATH", "env NAME" or
+// Source says where the value of a key comes from: "default", "file PATH:LINE", "env NAME" or
 // "flag --NAME".
 func (l *Loaded) Source(key string) string {
 	if s := l.source[key]; s != "" {
@@ -109,17 +109,12 @@ func (l *Loaded) loadFile(path string) error {
 	if err := dec.Decode(&l.Config); err != nil {
 		return fileError(path, text, err)
 	}
-	if err := l.setTimes(path, fileValues(text)); err != nil {
+	values := fileValues(text)
+	if err := l.setTimes(path, values); err != nil {
 		return err
 	}
-	var present map[string]map[string]any
-	if err := toml.Unmarshal(text, &present); err != nil {
-		return fileError(path, text, err)
-	}
-	for table, values := range present {
-		for name := range values {
-			l.source[table+"."+name] = "file " + path
-		}
+	for _, v := range values {
+		l.source[v.key.Name] = fmt.Sprintf("file %s:%d", path, v.line)
 	}
 	return nil
 }

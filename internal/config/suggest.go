@@ -6,14 +6,23 @@ import "strings"
 
 // meantKey returns "; did you mean X?" if a key is near enough to parts, else "".
 func meantKey(parts []string) string {
-	var names []string
+	var names, here []string // all tables and keys, and the keys of this table by themselves
 	for _, k := range keys {
-		names = append(names, k.Name)
-		table, _, _ := strings.Cut(k.Name, ".")
-		names = append(names, table)
+		table, bare, _ := strings.Cut(k.Name, ".")
+		names = append(names, k.Name, table)
+		if len(parts) == 2 && table == parts[0] {
+			here = append(here, bare)
+		}
 	}
-	name := strings.Join(parts, ".")
-	if best := nearest(name, names); best != "" {
+	best := ""
+	if len(here) > 0 { // beside the name of its table, any two short words are near
+		if best = nearest(parts[1], here); best != "" {
+			best = parts[0] + "." + best
+		}
+	} else {
+		best = nearest(strings.Join(parts, "."), names)
+	}
+	if best != "" {
 		return "; did you mean " + best + "?"
 	}
 	// The right name in the wrong table, or in none.
