@@ -93,6 +93,9 @@ func discover(usual string, runDirs []string) (*shelfTool, error) {
 
 // answers says why nobody listens at a socket.
 func answers(path string) error {
+	if st, err := os.Stat(path); path == "" || err == nil && st.Mode().Type() != os.ModeSocket {
+		return usageError{fmt.Errorf("%q is no unix socket; name that of a Store with --path", path)}
+	}
 	nc, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
 		return nc.Close()
