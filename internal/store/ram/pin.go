@@ -44,12 +44,7 @@ func (l *link) reach(wants []store.Want, gots []store.Got) (answered int) {
 	}
 	// A Store that is there after all that was the one to look at; from another one nothing is taken.
 	if answered > 0 && l.alive.hungUp() {
-		for i := range gots {
-			if gots[i].Buf != nil {
-				gots[i].Buf.Release()
-			}
-			gots[i] = store.Got{}
-		}
+		undo(gots)
 		return 0
 	}
 	l.c.pinned.Add(pinned)
@@ -75,7 +70,7 @@ func (l *link) tryLocked(w store.Want, h xxh3.Uint128, now int64) (_ *arena.Buf,
 	p := l.pins
 	word := atomic.LoadUint64(p.index.allowance(p.place))
 	at, ok := p.index.find(w.Key, h)
-	if !ok || !suits(at, w) || at.expires != 0 && now >= int64(at.expires) {
+	if !ok || !suits(at.bytes, w) || at.expires != 0 && now >= int64(at.expires) {
 		return nil, false
 	}
 	n := int64(at.bytes)
@@ -109,9 +104,9 @@ func (l *link) tryLocked(w store.Want, h xxh3.Uint128, now int64) (_ *arena.Buf,
 	return b, false
 }
 
-// suits reports whether an object is what was wanted.
-func suits(at sight, w store.Want) bool {
-	n, most := at.bytes, uint64(max(w.Bytes, 0))
+// suits reports whether an object of n bytes is what was wanted.
+func suits(n uint64, w store.Want) bool {
+	most := uint64(max(w.Bytes, 0))
 	return n > 0 && n <= most && (!w.Exact || n == most)
 }
 

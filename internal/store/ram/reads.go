@@ -149,27 +149,16 @@ func (cn *conn) lend(a *arena.Arena, wants []store.Want, gots []store.Got) error
 	if h.count != len(wants) || len(body) != offerBytes*h.count {
 		return fmt.Errorf("%w: %d answers in %d bytes to %d keys", errProtocol, h.count, len(body), len(wants))
 	}
-	var sent []int // items whose objects follow
-	var bytes []int
+	var sent, bytes []int // items whose objects follow, and their sizes
 	c := cursor{b: body}
 	for i, w := range wants {
-		st, n, off, loan := status(c.u64()), c.u64(), c.u64(), c.u64()
-		fits := n <= uint64(max(w.Bytes, 0)) && (!w.Exact || n == uint64(w.Bytes))
-		switch {
-		case st == statusMiss:
-			gots[i].Err = store.ErrMiss
-		case st == statusRejected:
-			gots[i].Err = fmt.Errorf("%w: object of %d bytes, want %d", store.ErrRejected, n, w.Bytes)
-		case st == statusLent && fits:
-			gots[i].Buf, err = cn.link.borrow(loan, off, n)
-		case st == statusOK && fits:
-			sent, bytes = append(sent, i), append(bytes, int(n))
-		default:
-			err = fmt.Errorf("%w: item of status %d and %d bytes, want %d", errProtocol, st, n, w.Bytes)
-		}
-		if err != nil {
-			cn.undo(gots)
+		follows := 0
+		if gots[i], follows, err = cn.offered(&c, w); err != nil {
+			undo(gots)
 			return err
+		}
+		if follows > 0 {
+			sent, bytes = append(sent, i), append(bytes, follows)
 		}
 	}
 	// From here on the loans are the caller's; a lane that breaks costs the objects that were to follow.
@@ -182,8 +171,26 @@ func (cn *conn) lend(a *arena.Arena, wants []store.Want, gots []store.Got) error
 	return nil
 }
 
-// undo forgets the loans of a reply that turned out to be broken.
-func (cn *conn) undo(gots []store.Got) {
+// offered reads what the Store offers for w: an answer, or the size of an object that follows.
+func (cn *conn) offered(c *cursor, w store.Want) (got store.Got, follows int, err error) {
+	st, n, off, loan := status(c.u64()), c.u64(), c.u64(), c.u64()
+	switch {
+	case st == statusMiss:
+		got.Err = store.ErrMiss
+	case st == statusRejected:
+		got.Err = fmt.Errorf("%w: object of %d bytes, want %d", store.ErrRejected, n, w.Bytes)
+	case st == statusLent && suits(n, w):
+		got.Buf, err = cn.link.borrow(loan, off, n)
+	case st == statusOK && suits(n, w):
+		follows = int(n)
+	default:
+		err = fmt.Errorf("%w: item of status %d and %d bytes, want %d", errProtocol, st, n, w.Bytes)
+	}
+	return got, follows, err
+}
+
+// undo forgets the loans of a Store that turned out to be none to take something from.
+func undo(gots []store.Got) {
 	for i := range gots {
 		if gots[i].Buf != nil {
 			gots[i].Buf.Release()

@@ -47,6 +47,17 @@ func (s *shelf) commit(u *upload) (stored bool, err error) {
 	s.uploads--
 	s.used += n
 	s.syncLocked() // what was used before is colder
+	s.enrolLocked(u, now)
+	s.n.puts++
+	s.feed.publish(store.Stored, u.key)
+	if u.ttl > 0 || s.crowdedLocked() {
+		s.nudge() // else it would be woken beside each PUT, for nothing
+	}
+	return true, nil
+}
+
+// enrolLocked makes an object of an upload, for everybody to find.
+func (s *shelf) enrolLocked(u *upload, now time.Time) {
 	s.nextPin++
 	o := &object{key: u.key, buf: u.buf, tenant: u.tenant, soft: u.soft, due: -1, stored: now, read: now, id: s.nextPin, entry: -1}
 	o.place = s.orderOf(o).PushFront(o)
@@ -59,12 +70,6 @@ func (s *shelf) commit(u *upload) (stored bool, err error) {
 	s.addLocked(o)
 	s.sketch.add(u.key)
 	s.showLocked(o)
-	s.n.puts++
-	s.feed.publish(store.Stored, u.key)
-	if u.ttl > 0 || s.crowdedLocked() {
-		s.nudge() // else it would be woken beside each PUT, for nothing
-	}
-	return true, nil
 }
 
 // abort gives back the room of an upload that will not be committed.

@@ -181,66 +181,6 @@ func (f *frames) next() (head, []byte, error) {
 	return h, f.body, nil
 }
 
-// cursor takes a body apart. After a read past the end every read gives zero and ok is false.
-type cursor struct {
-	b   []byte
-	bad bool
-}
-
-func (c *cursor) bytes(n int) []byte {
-	if c.bad || n > len(c.b) {
-		c.bad = true
-		return nil
-	}
-	v := c.b[:n]
-	c.b = c.b[n:]
-	return v
-}
-
-func (c *cursor) u8() uint8 {
-	if v := c.bytes(1); v != nil {
-		return v[0]
-	}
-	return 0
-}
-
-func (c *cursor) u16() uint16 {
-	if v := c.bytes(2); v != nil {
-		return binary.LittleEndian.Uint16(v)
-	}
-	return 0
-}
-
-func (c *cursor) u32() uint32 {
-	if v := c.bytes(4); v != nil {
-		return binary.LittleEndian.Uint32(v)
-	}
-	return 0
-}
-
-func (c *cursor) u64() uint64 {
-	if v := c.bytes(8); v != nil {
-		return binary.LittleEndian.Uint64(v)
-	}
-	return 0
-}
-
-// key reads a key of n bytes. The result is a copy.
-func (c *cursor) key(n int) embedding.Key {
-	if n == 0 || n > maxKeyBytes {
-		c.bad = true
-	}
-	return embedding.Key(c.bytes(n))
-}
-
-// end reports whether the body held what was read from it, and nothing else.
-func (c *cursor) end() error {
-	if c.bad || len(c.b) != 0 {
-		return fmt.Errorf("%w: body does not match its op", errProtocol)
-	}
-	return nil
-}
-
 // readItem reads the head and key of one item of a GET reply, and checks that it is about want.
 func readItem(r io.Reader, scratch []byte, want embedding.Key) (status, uint64, error) {
 	if _, err := io.ReadFull(r, scratch[:itemBytes]); err != nil {
@@ -276,4 +216,11 @@ func appendKeys(b []byte, keys []embedding.Key) []byte {
 		b = append(b, k...)
 	}
 	return b
+}
+
+func boolByte(v bool) byte {
+	if v {
+		return 1
+	}
+	return 0
 }
