@@ -96,10 +96,10 @@ func tune(nc net.Conn) {
 }
 
 // loopbackBufBytes is what waits in the kernel between two processes of one host that do not lend. There is no
-// distance to fill, so that a larger buffer only pushes what is in it out of the cache: 64 MiB take 19.7 ms,
-// 21.0 ms with the kernel's own choice and without any sum (2 vCPU Xeon). Connections between hosts keep that
-// choice.
-const loopbackBufBytes = 128 << 10
+// distance to fill, but a pause of the receiver after each object, in which the sender goes on as far as this: 1 MiB
+// takes 158 us, 193 us with half of it and 245 us with a quarter. More than that only pushes what is in it out of the
+// cache: 198 us with twice as much (bench transport, 2 vCPU EPYC). Connections between hosts keep the kernel's choice.
+const loopbackBufBytes = 512 << 10
 
 // unixBufBytes lifts 16 MiB transfers over a unix socket from 3.5 to 4.5 GB/s (2 vCPU EPYC).
 const unixBufBytes = 1 << 20

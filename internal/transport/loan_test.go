@@ -229,6 +229,31 @@ func TestLoanLimitAndRecall(t *testing.T) {
 	w.close()
 }
 
+// A loan that is more than a quarter by itself is asked back as soon as the next object is sent, which is copied.
+func TestLargeLoanIsRecalled(t *testing.T) {
+	w, s := nearWorld(t, 4)
+	size := int64(objectBytes(testRows)+63) / 64 * 64
+	w.from = mapped(t, 2*size+64)
+	s.(*sender).cfg.Arena = w.from
+	first := w.deliver(s, "a")
+	recalled := make(chan struct{})
+	defer first.OnRecall(func() { close(recalled) })()
+	if second := w.deliver(s, "b"); !first.Foreign() || second.Foreign() {
+		t.Errorf("on loan: %v, then %v", first.Foreign(), second.Foreign())
+	} else {
+		second.Release()
+	}
+	select {
+	case <-recalled:
+	case <-time.After(10 * time.Second):
+		t.Error("the first loan was not asked back")
+	}
+	first.Release()
+	eventually(t, "the loan is back", func() bool { return committed(w.from) == 0 })
+	s.Close()
+	w.close()
+}
+
 // A sender whose account of its memory is wrong loses its connection, and only the transfer that it
 // named.
 func TestLoanOfNothing(t *testing.T) {

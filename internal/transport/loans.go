@@ -53,7 +53,12 @@ func (l *link) lendable(buf *arena.Buf) *arena.Buf {
 // lendLocked makes a loan of buf, if that is possible. Past a quarter of the arena the oldest ones are
 // asked back, so that receivers which keep objects do not end up with all of an Encoder's memory.
 func (l *link) lendLocked(f flight, buf *arena.Buf) bool {
-	if l.err != nil || !buf.In(l.s.cfg.Arena) || !l.canLendLocked(buf.Len()) || l.loans.bufs[f] != nil {
+	if l.err != nil || !l.lends || l.loans.bufs[f] != nil {
+		return false
+	}
+	// The one in the making is not among them: a recall that overtakes its loan is lost.
+	l.recallLocked(l.loans.bytes + int64(buf.Len()) - l.s.cfg.Arena.Stats().Capacity/4)
+	if !buf.In(l.s.cfg.Arena) || !l.canLendLocked(buf.Len()) {
 		return false
 	}
 	n := &loan{flight: f, buf: buf.Retain(), prev: l.loans.newest}
@@ -67,11 +72,10 @@ func (l *link) lendLocked(f flight, buf *arena.Buf) bool {
 	l.loans.bytes += int64(buf.Len())
 	l.s.n.loans.Add(float64(buf.Len()))
 	l.s.n.lent.Add(float64(buf.Len()))
-	l.recallLocked(l.loans.bytes - l.s.cfg.Arena.Stats().Capacity/4)
 	return true
 }
 
-// recallLocked asks for at least n bytes of loans back.
+// recallLocked asks for at least n bytes of loans back, with the next batch that is written.
 func (l *link) recallLocked(n int64) {
 	for x := l.loans.oldest; x != nil && n > 0; x = x.next {
 		n -= int64(x.buf.Len())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -99,7 +100,7 @@ func (l *link) submitUnlock(p parcel, self bool) error {
 		return l.err
 	}
 	l.queue = append(l.queue, p)
-	if l.busy || len(l.queue) > 1 || !self {
+	if l.busy || !self || slices.ContainsFunc(l.queue, func(p parcel) bool { return p.buf != nil }) {
 		poke(l.wake)
 		l.mu.Unlock()
 		return nil
