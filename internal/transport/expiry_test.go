@@ -83,6 +83,58 @@ func TestTricklingWriterIsRefused(t *testing.T) {
 	})
 }
 
+// Whatever part of a frame it is that trickles, the connection closes soon.
+func TestTricklingFrames(t *testing.T) {
+	f := func(name string, whole int, frame []byte) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 1)
+			defer w.close()
+			p := w.raw()
+			defer p.nc.Close()
+			p.wantAlive()
+			start := time.Now()
+			wrote := make(chan struct{})
+			go func() {
+				defer close(wrote)
+				at := whole
+				for b := frame[:at]; at < len(frame); b, at = frame[at:at+1], at+1 {
+					if _, err := p.nc.Write(b); err != nil {
+						return
+					}
+					time.Sleep(1900 * time.Millisecond) // never silent for WriterTimeout
+				}
+			}()
+			p.wantClosed()
+			if d := time.Since(start); d > 4*time.Second {
+				t.Errorf("%s: the connection was kept for %v", name, d)
+			}
+			<-wrote
+		})
+	}
+	f("head", 1, header{Type: framePing}.append(nil))
+	f("text", headerBytes, appendText(nil, header{Type: frameAbandon}, strings.Repeat("x", 100)))
+	unwanted := header{Type: frameData, Length: uint64(objectBytes(testRows))}
+	f("object that nobody wants", headerBytes, append(unwanted.append(nil), object(t, "a")...))
+}
+
+// A head that is begun and not ended is not an idle connection.
+func TestHeadThatStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer w.close()
+		p := w.raw()
+		defer p.nc.Close()
+		p.wantAlive()
+		start := time.Now()
+		p.write(header{Type: framePing}.append(nil)[:40])
+		p.wantClosed()
+		if d := time.Since(start); d > 4*time.Second {
+			t.Errorf("the connection was kept for %v", d)
+		}
+	})
+}
+
 // A writer that takes long, and brings each MiB in time, is served.
 func TestSteadyWriterIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

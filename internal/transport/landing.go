@@ -103,9 +103,7 @@ func (r *receiver) findLocked(h header) (*ticket, status, string) {
 func (s *session) land(rm *room, h header) error {
 	obj := rm.buf.Bytes()
 	s.check.Reset(rm.want.Protocol)
-	s.pace.begin()
 	n, err := s.receive(obj)
-	s.pace.end()
 	if err != nil {
 		return s.spill(rm, h, n, err)
 	}
