@@ -112,7 +112,7 @@ deps: ## fetch the engine libraries and the demo's text model into .cache (once)
 	@scripts/deps.sh
 
 .PHONY: deps-test
-deps-test: ## make .cache/venv with the pinned OpenAI SDK, and get the shells that completion is tested in (once)
+deps-test: ## make .cache/venv with the pinned OpenAI SDK, and get what completion, units and alert rules are tested with (once)
 	@scripts/deps-test.sh
 	@scripts/deps-tools.sh
 

@@ -7,6 +7,7 @@ package system
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -117,6 +118,47 @@ func checkDeployed(t *testing.T, live liveMetrics, documented map[string]map[str
 	}
 	if !slices.Equal(names, told) {
 		t.Errorf("docs/operations.md explains the alerts %q, the rules are %q", told, names)
+	}
+}
+
+// Alerts fire when they should and at no other time, as Prometheus' own evaluation of rules has it over series that are made
+// up: of each alert there is a moment at which it fires, and one at which it does not.
+func TestAlertsFire(t *testing.T) {
+	promtool, env := tool(t, "promtool")
+	const file = "deploy/prometheus/afterimage.rules.test.yml"
+	for _, args := range [][]string{{"check", "rules", "deploy/prometheus/afterimage.rules.yml"}, {"test", "rules", file}} {
+		cmd := exec.Command(promtool, args...)
+		cmd.Dir, cmd.Env = root, env
+		if said, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, said)
+		}
+	}
+	var cases struct {
+		Tests []struct {
+			Rules []struct {
+				Alert  string `yaml:"alertname"`
+				Alerts []any  `yaml:"exp_alerts"`
+			} `yaml:"alert_rule_test"`
+		}
+	}
+	if err := yaml.Unmarshal(must[[]byte](t)(os.ReadFile(filepath.Join(root, file))), &cases); err != nil {
+		t.Fatal(err)
+	}
+	fires, silent := map[string]bool{}, map[string]bool{}
+	for _, c := range cases.Tests {
+		for _, r := range c.Rules {
+			if len(r.Alerts) > 0 {
+				fires[r.Alert] = true
+			} else {
+				silent[r.Alert] = true
+			}
+		}
+	}
+	names, _ := alertRules(t)
+	for _, name := range names {
+		if !fires[name] || !silent[name] {
+			t.Errorf("%s: %s has a moment at which it fires: %v, and one at which it does not: %v", file, name, fires[name], silent[name])
+		}
 	}
 }
 
