@@ -69,7 +69,7 @@ type Mooncake struct {
 	ListEvery Duration `toml:"list_every" key:"mooncake.list_every" placeholder:"TIME" help:"How often gateways ask the master what the cluster stores. The answer is a list of all names, some 160 bytes each; the master took 80ms for 20,000."`
 
 	ReadConnections  int `toml:"read_connections" key:"mooncake.read_connections" placeholder:"N" help:"Connections for questions and reads. mooncake_client serves each with one thread, so that those of all kinds and one for heartbeats should be no more than its --threads."`
-	WriteConnections int `toml:"write_connections" key:"mooncake.write_connections" placeholder:"N" help:"Connections for publications and removals, which hold up whatever shares their connection."`
+	WriteConnections int `toml:"write_connections" key:"mooncake.write_connections" placeholder:"N" help:"Connections for publications and removals, which hold up whatever shares their connection, and for reads of up to 2MiB while none of those runs."`
 
 	CallTimeout     Duration `toml:"call_timeout" key:"mooncake.call_timeout" placeholder:"TIME" help:"Longest wait for one call. It has to be longer than mooncake_client takes to give up a storage node that stands still (MC_TCP_PROGRESS_TIMEOUT_SEC), or memory goes into quarantine for nothing."`
 	RegisterTimeout Duration `toml:"register_timeout" key:"mooncake.register_timeout" placeholder:"TIME" help:"Longest wait for mooncake_client to take the arena, which it does between transfers: a storage node that stands still delays it by up to 30s."`

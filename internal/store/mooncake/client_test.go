@@ -68,6 +68,28 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
+// Questions and removals open it, too; each of a client of its own, since trials close it.
+func TestBreakerOfOtherCalls(t *testing.T) {
+	for _, bad := range []code{codeRPCFailed, codeRPCTimeout} {
+		for name, call := range map[string]func(*Client) error{
+			"Exists": func(c *Client) error { _, err := exists(t, c, "k"); return err },
+			"Remove": func(c *Client) error { return c.Remove(t.Context(), []embedding.Key{"k"}) },
+		} {
+			f, c, _ := startWithFake(t)
+			f.mu.Lock()
+			f.removed = bad
+			f.exist = func(keys []string) []int64 { return slices.Repeat([]int64{int64(bad)}, len(keys)) }
+			f.mu.Unlock()
+			if err := call(c); !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("%s that ends with %v: %v, want ErrUnavailable", name, bad, err)
+			}
+			if !c.Stats().BreakerOpen {
+				t.Errorf("%s that ends with %v leaves the breaker closed", name, bad)
+			}
+		}
+	}
+}
+
 // A call that began before the Store was back, and fails after it, opens nothing.
 func TestLateFailureOpensNothing(t *testing.T) {
 	var log logbook

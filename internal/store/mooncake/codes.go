@@ -34,7 +34,8 @@ const (
 	codeOtherModeEnd    code = -1019
 	codeTenantQuota     code = -1700
 	codeTenantEnd       code = -1709
-	codeUnknownResponse code = -1 << 31 // ours: an answer that makes no sense
+	codeUnknownResponse code = -1 << 31   // ours: an answer that makes no sense
+	codeOtherSize       code = -1<<31 + 1 // ours: the object is of another size than its reader knows
 )
 
 var codeNames = map[code]string{
@@ -44,7 +45,7 @@ var codeNames = map[code]string{
 	codeLeaseExpired: "lease expired", codeReplicating: "being replicated", codeReplicaBusy: "replica busy",
 	codeTransferFailed: "transfer failed", codeBadChecksum: "checksum mismatch", codeRPCFailed: "master unreachable",
 	codeRPCTimeout: "master timed out", codeOtherMode: "master does not serve", codeTenantQuota: "tenant quota exceeded",
-	codeUnknownResponse: "senseless answer",
+	codeUnknownResponse: "senseless answer", codeOtherSize: "of another size",
 }
 
 // String returns what c means and its number.
@@ -84,7 +85,7 @@ func putClass(c code) error {
 // sharedClass classifies the codes that mean the same for GET and PUT.
 func sharedClass(c code) error {
 	switch {
-	case c == codeNoSpace || c == codeBadParams || c == codeInvalidReplica || c == codeExists:
+	case c == codeNoSpace || c == codeBadParams || c == codeInvalidReplica || c == codeExists || c == codeOtherSize:
 		return store.ErrRejected
 	case c == codeRPCFailed || c == codeRPCTimeout:
 		return store.ErrUnavailable // only calls to the master can fail so; nothing is being transferred

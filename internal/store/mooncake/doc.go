@@ -12,7 +12,8 @@
 // object passes through a socket of this process.
 //
 // One connection carries heartbeats, some carry exists and gets, others puts and removes: the server
-// runs a PUT to its end before it looks at the next call of that connection.
+// runs a PUT to its end before it looks at the next call of that connection. It does so with GETs of one of its
+// functions, too, which is the fastest way to read little; those go where PUTs do, while none is there (inline).
 //
 // # Memory in doubt
 //

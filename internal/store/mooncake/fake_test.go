@@ -3,6 +3,7 @@
 package mooncake
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -27,12 +28,15 @@ type fake struct {
 	base     map[uuid]uint64
 	unmaps   int
 	stubborn bool // does not let go of memory
+	noInline bool // does not know fnGetInline
 	// on answers gets and puts with one code for each key: 0 or more is success. It runs in a goroutine
 	// of its own for each call.
 	on func(fn uint32, keys []string, mem [][]byte) []int64
 	// exist answers exists; nil says that nothing is there.
 	exist func(keys []string) []int64
-	calls map[uint32]int
+	// removed is how each removal ends; 0 is that there is nothing.
+	removed code
+	calls   map[uint32]int
 
 	wg    sync.WaitGroup
 	conns []net.Conn
@@ -156,7 +160,7 @@ func (f *fake) serve(c net.Conn) error {
 func (f *fake) answer(fn uint32, body []byte) (byte, []byte) {
 	f.mu.Lock()
 	f.calls[fn]++
-	serving, exist, layout := f.serving, f.exist, f.layout
+	serving, exist, layout, noInline, removed := f.serving, f.exist, f.layout, f.noInline, f.removed
 	f.mu.Unlock()
 	switch fn {
 	case fnReady:
@@ -177,7 +181,7 @@ func (f *fake) answer(fn uint32, body []byte) (byte, []byte) {
 	case fnRemove:
 		codes := make([]int64, len(newDecoder(body, removeType).strs()))
 		for i := range codes {
-			codes[i] = int64(codeNotFound)
+			codes[i] = int64(cmp.Or(removed, codeNotFound))
 		}
 		return 0, list(putReply, codes, 0)
 	case fnMapped:
@@ -186,6 +190,10 @@ func (f *fake) answer(fn uint32, body []byte) (byte, []byte) {
 		return 0, f.unmap(body)
 	case fnGet:
 		return 0, list(getReply, f.transfer(fn, newDecoder(body, getType), nil), 8)
+	case fnGetInline:
+		if !noInline {
+			return 0, list(getReply, f.transfer(fn, newDecoder(body, inlineType), nil), 8)
+		}
 	case fnPut:
 		if layout == nil || binary.LittleEndian.Uint32(body)&^1 != layout.args.code {
 			return rpcBadArguments, stringBody("layout")
@@ -214,12 +222,19 @@ func (f *fake) unmap(body []byte) []byte {
 // transfer decodes the arguments of a get or put and asks the test for the outcome.
 func (f *fake) transfer(fn uint32, d *decoder, l *putLayout) []int64 {
 	keys := d.strs()
-	addrs, sizes := make([]uint64, d.length()), make([]uint64, 0)
-	for i := range addrs {
-		addrs[i] = d.u64()
+	numbers := func() []uint64 {
+		all := make([]uint64, d.length())
+		for i := range all {
+			if fn == fnGetInline && d.length() != 1 {
+				f.t.Errorf("fake: object %d is in other than one piece", i)
+			}
+			all[i] = d.u64()
+		}
+		return all
 	}
-	for range d.length() {
-		sizes = append(sizes, d.u64())
+	addrs, sizes := numbers(), numbers()
+	if fn == fnGetInline && d.u8() != 0 {
+		f.t.Error("fake: asked for the way that looks at no lease")
 	}
 	if l != nil {
 		var config encoder

@@ -298,6 +298,9 @@ func TestRemoveOfWhatIsRead(t *testing.T) {
 	if ok, err := exists(t, c, key(1)); ok || err != nil {
 		t.Errorf("Exists of a doomed key: %v, %v", ok, err)
 	}
+	if err := put(t, c, a, key(1), 1000, 2); c.Stats().Doomed == 1 && !errors.Is(err, store.ErrRejected) {
+		t.Errorf("Put of a doomed key: %v, want ErrRejected: it would count as stored, and be removed", err)
+	}
 	eventually(t, "the key is removed", func() bool { return c.Stats().Doomed == 0 })
 	mustPut(t, c, a, key(1), 1000, 7)
 	if err := get(t, c, key(1), 1000, 7); err != nil {

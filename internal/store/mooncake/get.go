@@ -5,7 +5,6 @@ package mooncake
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"afterimage/internal/arena"
@@ -26,6 +25,7 @@ const (
 type read struct {
 	key   string
 	bytes int    // the most that any of its Wants allows
+	exact bool   // all of its Wants take this size and no other
 	wants []int  // indexes of the Wants
 	one   [1]int // memory of wants; mostly it is one
 	buf   *arena.Buf
@@ -73,10 +73,11 @@ func (c *Client) plan(wants []store.Want, gots []store.Got) []*read {
 		}
 		n, first := keys.number(w.Key)
 		if first {
-			all[n].key, all[n].wants = string(w.Key), all[n].one[:0]
+			all[n].key, all[n].bytes, all[n].exact, all[n].wants = string(w.Key), w.Bytes, w.Exact, all[n].one[:0]
 			reads = append(reads, &all[n])
 		}
 		r := reads[n]
+		r.exact = r.exact && w.Exact && w.Bytes == r.bytes
 		r.bytes = max(r.bytes, w.Bytes)
 		r.wants = append(r.wants, i)
 	}
@@ -98,122 +99,6 @@ func (c *Client) reserve(reads []*read) int {
 		}
 	}
 	return len(reads)
-}
-
-// readBatch fills the buffers of reads, or their errors.
-func (c *Client) readBatch(ctx context.Context, reads []*read) {
-	l, s, err := c.enter(ctx)
-	if err == nil {
-		defer c.leave()
-		err = c.roomFor()
-	}
-	if err != nil {
-		for _, r := range reads {
-			r.err = err // also of those without room: that the Store is away is what counts
-		}
-		return
-	}
-	todo, noRoom := split(reads)
-	c.missing(ctx, l, noRoom)
-	// A lease that expired while the bytes came is worth a second reading, and so is a lost mapping.
-	for attempt := 0; len(todo) > 0 && attempt < 2; attempt++ {
-		rs, err := c.readOnce(ctx, l, s, todo)
-		if err == nil && attempt == 0 && allRefused(rs) && c.lostMapping(ctx, l, s) {
-			if l, s = c.current(); l == nil {
-				err = c.unavailable(errClosed)
-			} else {
-				continue
-			}
-		}
-		todo = c.sort(todo, rs, err)
-	}
-}
-
-// split tells the reads with memory from those without.
-func split(reads []*read) (with, without []*read) {
-	if !slices.ContainsFunc(reads, func(r *read) bool { return r.err != nil }) {
-		return reads, nil
-	}
-	for _, r := range reads {
-		if r.err == nil {
-			with = append(with, r)
-		} else {
-			without = append(without, r)
-		}
-	}
-	return with, without
-}
-
-// missing tells, by one exists call, the reads without memory that are misses from those that memory would have helped.
-func (c *Client) missing(ctx context.Context, l *link, reads []*read) {
-	if len(reads) == 0 {
-		return
-	}
-	keys := make([]string, len(reads))
-	for i, r := range reads {
-		keys[i] = r.key
-	}
-	ctx, cancel := c.bound(ctx)
-	defer cancel()
-	rs, err := l.read().exist(ctx, keys)
-	if err != nil {
-		return // they stay rejected
-	}
-	for i, r := range reads {
-		if rs[i].code == codeOK && rs[i].n == 0 {
-			r.err = fmt.Errorf("mooncake: key %s: %w", r.key, store.ErrMiss)
-		}
-	}
-}
-
-// sort enters the outcome of one reading and returns the reads whose lease expired.
-func (c *Client) sort(reads []*read, rs []result, err error) (again []*read) {
-	for i, r := range reads {
-		if err != nil {
-			r.err = err
-			continue
-		}
-		r.err = c.readError(r, rs[i])
-		if rs[i].code == codeLeaseExpired {
-			again = append(again, r)
-		}
-		if r.err == nil {
-			c.win.receive(r.buf)
-			r.buf.Truncate(int(rs[i].n))
-		}
-	}
-	return again
-}
-
-// readError classifies the result of r. A buffer that is too small is refused with the code of a call
-// that is wrong altogether.
-func (c *Client) readError(r *read, res result) error {
-	class := getClass(res.code)
-	switch {
-	case class == nil && res.n < 1: // Mooncake stores no empty object
-		return fmt.Errorf("mooncake: key %s: %w: an object of %d bytes", r.key, store.ErrMiss, res.n)
-	case class == nil:
-		return nil
-	case res.code == codeBadParams:
-		return fmt.Errorf("mooncake: key %s: %w: the object is larger than %d bytes", r.key, class, r.bytes)
-	}
-	return fmt.Errorf("mooncake: key %s: %w: %v", r.key, class, res.code)
-}
-
-// readOnce makes the call.
-func (c *Client) readOnce(ctx context.Context, l *link, s *session, reads []*read) ([]result, error) {
-	t := &transfer{fn: fnGet, reply: getReply, value: asI64, class: getClass, l: l, s: s,
-		keys: make([]string, len(reads)), bufs: make([]*arena.Buf, len(reads))}
-	places := make([]place, len(reads))
-	for i, r := range reads {
-		t.keys[i], t.bufs[i] = r.key, r.buf
-		at, err := c.win.at(r.buf)
-		if err != nil {
-			return nil, fmt.Errorf("mooncake: %w: %w", store.ErrRejected, err)
-		}
-		places[i] = at
-	}
-	return c.move(ctx, t, l.read(), encodeGet(t.keys, places, s.id))
 }
 
 // deliver answers the Wants of r and gives its buffer up.

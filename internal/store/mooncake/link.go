@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 )
 
 // link is one generation of connections to one mooncake_client. When one of them fails, all of them
@@ -15,8 +16,10 @@ type link struct {
 	layout *putLayout
 	ping   *conn   // heartbeats only: a PUT blocks its connection
 	reads  []*conn // exists and gets, which the server serves side by side
-	writes []*conn // puts, removes, and what may wait long
+	writes []*conn // puts, removes, short reads while none of them runs, and what may wait long
 	pid    int     // of the process, set before the link is used; 0 when it cannot be watched
+
+	noInline atomic.Bool // the server does not know fnGetInline
 
 	once  sync.Once
 	down  chan struct{} // closed when a connection fails

@@ -36,14 +36,16 @@ type place struct {
 const anyDevice = -1
 
 var (
-	fnReady  = funcID("service_ready_internal")
-	fnPing   = funcID("ping")
-	fnExist  = funcID("batchIsExist_internal")
-	fnGet    = funcID("batch_get_into_dummy_helper")
-	fnPut    = funcID("batch_put_from_dummy_helper")
-	fnRemove = funcID("batchRemove_internal")
-	fnUnmap  = funcID("unmap_shm_internal")
-	fnMapped = funcID("is_shm_mapped_internal")
+	fnReady     = funcID("service_ready_internal")
+	fnPing      = funcID("ping")
+	fnExist     = funcID("batchIsExist_internal")
+	fnGet       = funcID("batch_get_into_dummy_helper")
+	fnGetInline = funcID("batch_get_into_multi_buffers_dummy_helper")
+	fnPut       = funcID("batch_put_from_dummy_helper")
+	fnRemove    = funcID("batchRemove_internal")
+	fnUnmap     = funcID("unmap_shm_internal")
+	fnMapped    = funcID("is_shm_mapped_internal")
+	fnSize      = funcID("getSize_internal")
 )
 
 var (
@@ -52,11 +54,13 @@ var (
 	mappedType = tuple(tU64, tUUID)          // address, id
 	pingType   = expected(tuple(tI64, tI32)) // view version, status
 	getType    = tuple(vec(tStr), vec(tU64), vec(tU64), tI32, tUUID)
+	inlineType = tuple(vec(tStr), vec(vec(tU64)), vec(vec(tU64)), tBool, tI32, tUUID)
 	existReply = vec(expected(tBool))
 	getReply   = vec(expected(tI64))
 	putReply   = vec(expected(tVoid)) // of removals, too
 	voidReply  = expected(tVoid)
 	boolReply  = expected(tBool)
+	sizeReply  = expected(tI64)
 )
 
 // encodeExist asks which keys are present.
@@ -73,6 +77,27 @@ func encodeGet(keys []string, at []place, id uuid) []byte {
 	e := newEncoder(getType, longest, bytes+24*len(keys)+64)
 	e.strs(keys)
 	e.places(at)
+	e.i32(anyDevice)
+	e.uuid(id)
+	return e.b
+}
+
+// encodeGetInline asks for the same of the function that takes several places for each object, of which it gets one.
+func encodeGetInline(keys []string, at []place, id uuid) []byte {
+	longest, bytes := maxLen(keys)
+	e := newEncoder(inlineType, longest, bytes+40*len(keys)+64)
+	e.strs(keys)
+	e.length(len(at))
+	for _, p := range at {
+		e.length(1)
+		e.u64(p.addr)
+	}
+	e.length(len(at))
+	for _, p := range at {
+		e.length(1)
+		e.u64(uint64(p.bytes))
+	}
+	e.bool(false) // prefer_alloc_in_same_node, which some releases read without looking at the lease
 	e.i32(anyDevice)
 	e.uuid(id)
 	return e.b
@@ -151,6 +176,13 @@ func (c *conn) exist(ctx context.Context, keys []string) ([]result, error) {
 		return nil, err
 	}
 	return newDecoder(b, existReply).results(len(keys), asBool)
+}
+
+// size asks how many bytes an object has.
+func (c *conn) size(ctx context.Context, key string) (result, error) {
+	e := newEncoder(tStr, len(key), len(key)+8)
+	e.str(key)
+	return c.one(ctx, fnSize, e.b, sizeReply, asI64)
 }
 
 // remove drops the keys that nobody has a lease on; with force also those that somebody has, whose space may be

@@ -42,7 +42,7 @@ func TestTypeCodes(t *testing.T) {
 
 func TestFunctionIDs(t *testing.T) {
 	for got, want := range map[uint32]uint32{
-		fnReady: 0xe833f9c8, fnPing: 0x876368aa, fnExist: 0x5b35a287, fnGet: 0x6d242501, fnPut: 0x44bb4f32,
+		fnReady: 0xe833f9c8, fnPing: 0x876368aa, fnExist: 0x5b35a287, fnGet: 0x6d242501, fnGetInline: 0x0618109c, fnPut: 0x44bb4f32,
 		fnRemove: 0xf1c15e2d, fnUnmap: 0x7cbfb191, fnMapped: 0xfc06d53c,
 	} {
 		if got != want {

@@ -40,7 +40,7 @@ func (c *Client) move(ctx context.Context, t *transfer, on *conn, body []byte) (
 	rep, err := on.await(ctx, ch)
 	switch {
 	case err == nil:
-		return c.finish(t, rep)
+		return c.finish(ctx, t, rep)
 	case c.ctx.Err() != nil:
 		err = context.Cause(c.ctx)
 	}
@@ -48,7 +48,7 @@ func (c *Client) move(ctx context.Context, t *transfer, on *conn, body []byte) (
 }
 
 // finish takes the answer in.
-func (c *Client) finish(t *transfer, rep reply) ([]result, error) {
+func (c *Client) finish(ctx context.Context, t *transfer, rep reply) ([]result, error) {
 	rs, err := c.parse(t, rep)
 	if err != nil {
 		if errors.Is(err, store.ErrUnconfirmed) {
@@ -60,6 +60,10 @@ func (c *Client) finish(t *transfer, rep reply) ([]result, error) {
 	for i, r := range rs {
 		c.count.code(r.code)
 		switch class := t.class(r.code); {
+		case c.misfit(ctx, t, i, r.code):
+			c.held.hold(t.bufs[i], t.s, codeOtherSize.String()) // it may have had the right size a moment ago
+			rs[i].code = codeOtherSize
+			t.l.noInline.Store(true)
 		case errors.Is(class, store.ErrUnconfirmed):
 			c.held.hold(t.bufs[i], t.s, r.code.String())
 			c.held.failure(r.code.String())
@@ -71,11 +75,20 @@ func (c *Client) finish(t *transfer, rep reply) ([]result, error) {
 	return rs, nil
 }
 
+// misfit reports whether a reading in the short way failed since the object is smaller than its buffer, of which the
+// server says the same as of a transfer that failed.
+func (c *Client) misfit(ctx context.Context, t *transfer, i int, failed code) bool {
+	if t.fn != fnGetInline || failed != codeTransferFailed {
+		return false
+	}
+	size, err := t.l.read().size(ctx, t.keys[i])
+	return err == nil && size.code == codeOK && size.n != int64(t.bufs[i].Len())
+}
+
 // parse turns an answer into results, or an error with its class.
 func (c *Client) parse(t *transfer, rep reply) ([]result, error) {
-	var re *rpcError
 	switch {
-	case errors.As(rep.err, &re) && (re.code == rpcBadArguments || re.code == rpcUnknownFunction):
+	case foreign(rep.err):
 		return nil, c.unavailable(rep.err) // refused before it began
 	case rep.err != nil:
 		return nil, c.unconfirmed(rep.err)
