@@ -53,9 +53,10 @@ func (g *Gateway) attempt(ctx context.Context, req *request, out *proxy.Reply, p
 		g.release(pd, attempt)
 		return prepareError(pd, err, lack)
 	}
-	if err := g.fillOrders(ctx, base, req, orders); err != nil {
+	if lacking := base.withoutFiles(orders); len(lacking) > 0 {
 		g.release(pd, attempt)
-		return err
+		done()
+		return g.fetchFirst(ctx, base, lacking)
 	}
 	req.trace.stage("prepare")
 	err = g.bothCalls(ctx, req, out, pd, attempt, over, func(ctx context.Context) error {

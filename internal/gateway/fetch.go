@@ -96,18 +96,25 @@ func (req *request) mingle() {
 	req.blocks = blocks(req)
 }
 
-// fillOrders has the files of all orders there, in base, which the next attempts start from, and in own, the request
-// as this attempt names it.
-func (g *Gateway) fillOrders(ctx context.Context, base, own *request, orders []order) error {
-	wanted := map[int]bool{}
+// errFetched: an Encoder has to see images that were known without their files. The request has them now, and begins
+// anew: nobody's web server decides for how long it holds memory of a P/D.
+var errFetched = errors.New("an image had to be fetched for an Encoder")
+
+// withoutFiles returns the images of orders whose files are not here.
+func (req *request) withoutFiles(orders []order) map[int]bool {
+	lacking := map[int]bool{}
 	for _, o := range orders {
-		wanted[o.image] = true
+		if req.images[o.image].file == nil {
+			lacking[o.image] = true
+		}
 	}
-	if err := g.fill(ctx, base, func(i int) bool { return wanted[i] }); err != nil {
+	return lacking
+}
+
+// fetchFirst gets the files of the images that lack theirs. It never returns nil.
+func (g *Gateway) fetchFirst(ctx context.Context, req *request, lacking map[int]bool) error {
+	if err := g.fill(ctx, req, func(i int) bool { return lacking[i] }); err != nil {
 		return err
 	}
-	for i, m := range base.images {
-		own.images[i].file, own.images[i].how = m.file, m.how
-	}
-	return nil
+	return errFetched
 }

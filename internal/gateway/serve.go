@@ -106,6 +106,9 @@ func (g *Gateway) serve(ctx context.Context, req *request, out *proxy.Reply) err
 		case errors.Is(err, errChanged):
 			past, n = g.newHistory(), n-1 // once for each image at most: the request has its bytes now
 			continue
+		case errors.Is(err, errFetched):
+			n-- // likewise
+			continue
 		case errors.Is(err, errNoneLeft) && past.cause != nil:
 			return exhausted(past.cause, n)
 		case !past.note(err) || n >= g.cfg.Repairs:

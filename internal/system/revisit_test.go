@@ -22,20 +22,25 @@ type album struct {
 	mu   sync.Mutex // guards what follows
 	file []byte
 	sent int
+	gate chan struct{} // bodies wait for it to be closed; nil for none
 }
 
 func newAlbum(t *testing.T, file []byte) *album {
 	a := &album{file: file}
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
 		w.Header().Set("ETag", `"1"`)
 		if r.Header.Get("If-None-Match") == `"1"` {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
+		a.mu.Lock()
 		a.sent++
-		_, _ = w.Write(a.file)
+		file, gate := a.file, a.gate
+		a.mu.Unlock()
+		if gate != nil {
+			<-gate
+		}
+		_, _ = w.Write(file)
 	}))
 	t.Cleanup(a.Close)
 	return a
@@ -45,6 +50,15 @@ func (a *album) set(file []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.file = file
+}
+
+// hold has bodies wait until the returned function is called, which may be more than once.
+func (a *album) hold() (let func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	gate := make(chan struct{})
+	a.gate = gate
+	return sync.OnceFunc(func() { close(gate) })
 }
 
 func (a *album) bodies() int {
@@ -132,6 +146,36 @@ func TestRevalidatedImageIsNeeded(t *testing.T) {
 	}
 	if _, came := f.asked(t, nil, imgAt(web.URL), text("what?")); came != "fetched/local" {
 		t.Errorf("the tag is believed again: %s", came)
+	}
+}
+
+// A web server that says at once that its picture is unchanged, and then takes its time to send it, holds no memory of
+// the P/D meanwhile.
+func TestRevalidatedImageHoldsNoMemory(t *testing.T) {
+	f := newFleet(t, func(o *options) {
+		o.p2p = true
+		forgetful(o)
+		revisiting(0)(o)
+	})
+	file := picture(t, 90, 90, 88)
+	web := newAlbum(t, file)
+	f.asked(t, nil, imgAt(web.URL), text("what?"))
+	let := web.hold()
+	defer let()
+	answered := make(chan string, 1)
+	go func() {
+		_, _, body := f.post(t, nil, user(imgAt(web.URL), text("what?")))
+		answered <- body
+	}()
+	eventually(t, "its body is asked for", func() bool { return web.bodies() == 2 })
+	eventually(t, "nothing is granted to it", f.free)
+	f.ask(t, "", picture(t, 60, 60, 89))
+	let()
+	if got, want := content(t, 200, <-answered), reference(t, nil, turn{file, "what?"}); got != want {
+		t.Errorf("answer %q, want %q", got, want)
+	}
+	if n := f.gateway.count(t, "afterimage_gateway_repairs_total", ""); n != 0 {
+		t.Errorf("%v repairs", n)
 	}
 }
 
