@@ -92,6 +92,31 @@ func TestContract(t *testing.T) {
 	})
 }
 
+// An Exists with too few answers, or too many, says nothing of any key: which belong together is anybody's guess.
+// Under Exit the worker ends.
+func TestExistsOfAnotherLength(t *testing.T) {
+	for name, states := range map[string]func([]store.State) []store.State{
+		"short": func(s []store.State) []store.State { return s[:1] },
+		"long":  func(s []store.State) []store.State { return append(s, store.State{Present: true}) },
+	} {
+		for _, on := range []store.OnUnconfirmed{store.Drain, store.Exit} {
+			t.Run(fmt.Sprint(name, " ", on), func(t *testing.T) {
+				fatal := 0
+				b := newBench(t, store.GuardConfig{OnUnconfirmed: on, Fatal: func(error) { fatal++ }})
+				defer b.stop()
+				b.store.Set(testkit.Exists, testkit.Fault{States: states})
+				got, err := b.guard.Exists(t.Context(), []embedding.Key{"a", "b"})
+				if got != nil || !errors.Is(err, store.ErrUnavailable) {
+					t.Errorf("got %v, %v; want ErrUnavailable", got, err)
+				}
+				if want := map[store.OnUnconfirmed]int{store.Exit: 1}[on]; fatal != want {
+					t.Errorf("told to end %d times, want %d", fatal, want)
+				}
+			})
+		}
+	}
+}
+
 // What an unconfirmed read had is in nobody's hands, however late the Store writes into it.
 func TestLateWritesHitNobody(t *testing.T) {
 	b := newBench(t, store.GuardConfig{})

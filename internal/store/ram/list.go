@@ -32,6 +32,9 @@ func (s *shelf) keysBehind(prefix string, after embedding.Key) []embedding.Key {
 	var out []embedding.Key
 	for i := -1; i != 0; {
 		i = s.someKeys(&out, i, prefix, after)
+		if s.listed != nil {
+			s.listed()
+		}
 	}
 	return out
 }

@@ -143,6 +143,29 @@ func TestListWhileOthersWrite(t *testing.T) {
 	}
 }
 
+// An object that takes the place of one that leaves meanwhile is looked at twice, and listed once.
+func TestListOfWhatMoves(t *testing.T) {
+	path, a := socket(t), newArena(t, 1<<20)
+	srv, _ := serve(t, path, Config{})
+	c := dial(t, ClientConfig{Path: path, Arena: a})
+	const n = listStep + 10
+	for i := range n {
+		mustPut(t, c, a, embedding.Key(fmt.Sprintf("%03d", i)), 8, 1)
+	}
+	srv.shelf.mu.Lock()
+	srv.shelf.listed = func() { srv.shelf.remove("000") } // the first to be stored is the last to be looked at
+	srv.shelf.mu.Unlock()
+	all := listAll(t, c, "", 100)
+	for i, e := range all {
+		if want := embedding.Key(fmt.Sprintf("%03d", i+1)); e.Key != want {
+			t.Fatalf("entry %d is %s, want %s", i, e.Key, want)
+		}
+	}
+	if len(all) != n-1 {
+		t.Errorf("%d entries, want %d", len(all), n-1)
+	}
+}
+
 // churn stores and removes objects until ctx ends.
 func churn(ctx context.Context, c *Client, a *arena.Arena) {
 	for i := 0; ctx.Err() == nil; i++ {

@@ -52,6 +52,7 @@ type shelf struct {
 	sketch    *sketch       // nil keeps none
 	index     *index        // nil keeps none
 	work      chan struct{} // has a value when the janitor should look
+	listed    func()        // between the steps of a list, in tests; nil is nothing
 
 	mu       sync.Mutex // guards the fields below; acquired before arena and feed locks
 	objects  map[embedding.Key]*object

@@ -202,6 +202,20 @@ func TestFirstCommitWins(t *testing.T) {
 	}
 }
 
+// A PUT of what is there takes no room, costs no other object its place, and copies nothing.
+func TestDuplicatePutTakesNothing(t *testing.T) {
+	s := newTestShelf(t, 2*mib)
+	s.add(t, "a", mib)
+	s.add(t, "b", mib)
+	u, err := s.put("a", mib, store.PutOptions{}, time.Now().Add(time.Hour))
+	if u != nil || err != nil {
+		t.Errorf("room %v, error %v; want neither", u, err)
+	}
+	if s.n.duplicates != 1 || s.n.evictions != 0 || len(s.objects) != 2 {
+		t.Errorf("%+v with %d objects", s.n, len(s.objects))
+	}
+}
+
 func TestFeedTellsOfLostEvents(t *testing.T) {
 	f := newFeed()
 	sub := f.subscribe()
