@@ -151,6 +151,39 @@ func BenchmarkPut(b *testing.B) {
 }
 
 // BenchmarkMiss asks for four keys that are not there: without asking, and by asking.
+// BenchmarkTakeIn copies and sums objects, in the way that takeIn does it and one after the other.
+func BenchmarkTakeIn(b *testing.B) {
+	after := func(obj, src []byte) error {
+		copy(obj, src)
+		return verify(obj)
+	}
+	eachCase(b, func(b *testing.B, n, count int) {
+		from, to := newArena(b, int64(4*n+1<<20)), newArena(b, int64(4*n+1<<20))
+		var srcs, objs []*arena.Buf
+		for range count {
+			src := sealed(b, from, "k", n)
+			obj, err := to.Reserve(src.Len())
+			if err != nil {
+				b.Fatal(err)
+			}
+			srcs, objs = append(srcs, src), append(objs, obj)
+			defer src.Release()
+			defer obj.Abort()
+		}
+		for name, take := range map[string]func(obj, src []byte) error{"as one": takeIn, "one after the other": after} {
+			b.Run(name, func(b *testing.B) {
+				timed(b, func() {
+					for i := range count {
+						if err := take(objs[i].Bytes(), srcs[i].Bytes()); err != nil {
+							b.Fatal(err)
+						}
+					}
+				})
+			})
+		}
+	})
+}
+
 func BenchmarkMiss(b *testing.B) {
 	keys := []embedding.Key{"a", "b", "c", "d"}
 	for name, cfg := range map[string]ClientConfig{"sketch": {}, "exists": {Stream: true}} {

@@ -29,8 +29,9 @@ func verify(obj []byte) error {
 }
 
 // Objects up to fuseLimit are copied in steps that are summed while they are in the nearest cache, which
-// saves a quarter of the time at 1 MiB. Larger copies go past the caches, and steps would cost more
-// than they save (xxh3 and memmove of a 2 vCPU EPYC).
+// saves a fifth of the time at 1 MiB. Larger copies go past the caches, and steps would cost more than
+// they save. Nor is it of use to sum them on another core beside the copy, which has most of the bandwidth
+// (BenchmarkTakeIn, and xxh3 and memmove of a 2 vCPU EPYC).
 const (
 	fuseLimit = 2 << 20
 	fuseStep  = 256 << 10
