@@ -170,34 +170,6 @@ func TestLoanFallsBackToCopy(t *testing.T) {
 	})
 }
 
-// TestLoanOfACopy: an object in memory that receivers have not mapped, such as a Store's, is copied once, into
-// memory that they have; where that is full it goes through the connection.
-func TestLoanOfACopy(t *testing.T) {
-	w, s := nearWorld(t, 4)
-	own := w.from
-	w.from = mapped(t, 1<<20) // where deliver makes objects
-	got := w.deliver(s, "a")
-	if !got.Foreign() || string(got.Bytes()) != string(object(t, "a")) {
-		t.Errorf("foreign %v, or other bytes", got.Foreign())
-	}
-	if n := testutil.ToFloat64(w.n.copied); n != 0 || committed(own) != int64(objectBytes(testRows)) || committed(w.from) != 0 {
-		t.Errorf("%v bytes copied through the connection, %d held in the sender's arena and %d in the other", n, committed(own), committed(w.from))
-	}
-	got.Release()
-	eventually(t, "the copy is gone", func() bool { return committed(own) == 0 })
-	rest, err := own.Reserve(1 << 20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got = w.deliver(s, "b"); got.Foreign() || string(got.Bytes()) != string(object(t, "b")) {
-		t.Errorf("foreign %v, or other bytes", got.Foreign())
-	}
-	got.Release()
-	rest.Abort()
-	s.Close()
-	w.close()
-}
-
 // At most half of an arena is on loan; past a quarter the oldest loans are asked back.
 func TestLoanLimitAndRecall(t *testing.T) {
 	w, s := nearWorld(t, 64)

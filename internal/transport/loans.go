@@ -32,24 +32,6 @@ func (l *link) canLendLocked(n int) bool {
 	return l.lends && l.loans.bytes+int64(n) <= l.s.cfg.Arena.Stats().Capacity/2
 }
 
-// lendable returns buf or, where receivers of this host have not mapped its memory, a copy in memory that they
-// have; the caller owns one reference. An object on loan from a Store cannot be lent on: the Store takes its memory
-// back when this process dies, whoever else reads it. One copy here is still less than two through the kernel,
-// and needs no memory of the receiver's. Where there is no room for it, buf is what is sent.
-func (l *link) lendable(buf *arena.Buf) *arena.Buf {
-	own := l.s.cfg.Arena
-	if buf.In(own) || !l.canLend(buf.Len()) {
-		return buf.Retain()
-	}
-	dup, err := own.Reserve(buf.Len())
-	if err != nil {
-		return buf.Retain()
-	}
-	copy(dup.Bytes(), buf.Bytes())
-	dup.Commit()
-	return dup
-}
-
 // lendLocked makes a loan of buf, if that is possible. Past a quarter of the arena the oldest ones are
 // asked back, so that receivers which keep objects do not end up with all of an Encoder's memory.
 func (l *link) lendLocked(f flight, buf *arena.Buf) bool {

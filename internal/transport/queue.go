@@ -57,8 +57,6 @@ func (p *parcel) release() {
 func (l *link) send(f flight, buf *arena.Buf) error {
 	h := header{Type: frameData, Transfer: f.id, Attempt: f.attempt, Generation: l.generation}
 	p := parcel{flight: f}
-	buf = l.lendable(buf)
-	defer buf.Release()
 	l.mu.Lock()
 	if l.lendLocked(f, buf) {
 		h.Type, h.Length = frameComplete, lendBytes

@@ -24,8 +24,9 @@ type delivery struct {
 	grant  control.Grant
 	flight flight
 	buf    *arena.Buf
-	link   *link // of the last dial that went well
-	call   *call // what was asked there
+	link   *link      // of the last dial that went well
+	call   *call      // what was asked there
+	dup    *duplicate // of buf; nil while none was needed
 	cuts   int
 	reason string // the receiver's status, where there is one
 	err    error
@@ -33,7 +34,7 @@ type delivery struct {
 
 // run goes from state to state until the outcome is known.
 func (d *delivery) run(ctx context.Context) deliveryState {
-	defer d.recycle()
+	defer d.end()
 	state, do := connecting, dial
 	for {
 		var e deliveryEvent
@@ -50,6 +51,14 @@ func (d *delivery) run(ctx context.Context) deliveryState {
 			return state
 		}
 		state, do = nextDelivery(state, e)
+	}
+}
+
+// end gives back what the delivery used.
+func (d *delivery) end() {
+	d.recycle()
+	if d.dup != nil {
+		d.s.copies.drop(d.buf, d.dup)
 	}
 }
 
@@ -99,10 +108,22 @@ func (d *delivery) ask(ctx context.Context) deliveryEvent {
 
 // write has the object sent, and waits for the confirmation.
 func (d *delivery) write(ctx context.Context) deliveryEvent {
-	if err := d.link.send(d.flight, d.buf); err != nil {
+	if err := d.link.send(d.flight, d.parcel()); err != nil {
 		return d.failed(ctx, err)
 	}
 	return d.await(ctx)
+}
+
+// parcel is what is sent: a copy that can be lent where the object itself cannot, and there is room for one.
+func (d *delivery) parcel() *arena.Buf {
+	own := d.s.cfg.Arena
+	if d.dup == nil && d.link.canLend(d.buf.Len()) && !d.buf.In(own) {
+		d.dup = d.s.copies.take(own, d.buf)
+	}
+	if d.dup != nil && d.dup.buf != nil {
+		return d.dup.buf
+	}
+	return d.buf
 }
 
 // await waits for an answer.

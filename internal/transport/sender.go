@@ -23,6 +23,8 @@ type sender struct {
 	n   *series
 	me  hello
 
+	copies copies
+
 	ctx  context.Context // ends at Close
 	stop context.CancelFunc
 	wg   sync.WaitGroup // dials, and three goroutines per link
@@ -44,9 +46,10 @@ func NewSender(cfg SenderConfig) (Sender, error) {
 		cfg: cfg, log: cfg.Logger, m: cfg.Metrics, n: cfg.Metrics.side(sideSender),
 		me: hello{Engine: cfg.Engine, Model: cfg.Model, Cols: cfg.Cols, DType: cfg.DType, Keys: KeyVersion,
 			Version: cfg.Version, place: here()},
-		peers: make(map[string]*peer),
-		links: make(map[*link]struct{}),
-		runs:  make(map[runKey]*run),
+		copies: copies{byBuf: make(map[*arena.Buf]*duplicate)},
+		peers:  make(map[string]*peer),
+		links:  make(map[*link]struct{}),
+		runs:   make(map[runKey]*run),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s, nil
