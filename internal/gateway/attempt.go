@@ -30,27 +30,18 @@ func (g *Gateway) attempt(ctx context.Context, req *request, out *proxy.Reply, p
 	if len(req.images) == 0 {
 		return g.chat(ctx, req, out, pd, attempt, over, func() {})
 	}
-	enc, lack := anyEncoder(snap, past)
-	if lack != nil {
-		known := false
-		if enc, known = snap.remembered(); !known || errors.Is(lack, errNoneLeft) {
-			return lack
-		}
+	enc, lack, err := namer(snap, past)
+	if err != nil {
+		return err
 	}
 	base := req
-	if enc.Seen.VLLM != nil { // whose names are of the bytes
-		if err := g.fill(ctx, base, func(int) bool { return true }); err != nil {
-			return err
-		}
-	}
-	if req, err = g.named(ctx, enc, base); err != nil {
-		return retryElsewhere(enc, err)
+	if req, err = g.namedBy(ctx, enc, base); err != nil {
+		return err
 	}
 	g.thumbnails.offer(req.images)
 	orders, err := g.prepare(ctx, req, pd, enc, attempt, past)
 	if err != nil || lack != nil && len(orders) > 0 {
-		// It may have granted all the same, and its answer may be lost.
-		g.release(pd, attempt)
+		g.release(pd, attempt) // it may have granted all the same, and its answer may be lost
 		return prepareError(pd, err, lack)
 	}
 	if lacking := base.withoutFiles(orders); len(lacking) > 0 {
@@ -59,17 +50,45 @@ func (g *Gateway) attempt(ctx context.Context, req *request, out *proxy.Reply, p
 		return g.fetchFirst(ctx, base, lacking)
 	}
 	req.trace.stage("prepare")
-	err = g.bothCalls(ctx, req, out, pd, attempt, over, func(ctx context.Context) error {
-		err := g.encode(ctx, snap, req, orders, past)
-		if err == nil && len(orders) > 0 {
-			req.trace.stage("delivered")
-		}
-		return err
-	})
+	err = g.bothCalls(ctx, req, out, pd, attempt, over, func(ctx context.Context) error { return g.supply(ctx, snap, req, orders, past) })
 	if err != nil {
 		g.release(pd, attempt)
 	}
 	return err
+}
+
+// supply has the Encoders deliver what a P/D needs.
+func (g *Gateway) supply(ctx context.Context, snap *snapshot, req *request, orders []order, past *history) error {
+	err := g.encode(ctx, snap, req, orders, past)
+	if err == nil && len(orders) > 0 {
+		req.trace.stage("delivered")
+	}
+	return err
+}
+
+// namer returns the Encoder by whose rules an attempt names images. lack is why none can be asked to encode, where names
+// are known all the same; err why there are no names either.
+func namer(snap *snapshot, past *history) (enc worker, lack, err error) {
+	enc, lack = anyEncoder(snap, past)
+	if lack == nil {
+		return enc, nil, nil
+	}
+	enc, known := snap.remembered()
+	if !known || errors.Is(lack, errNoneLeft) {
+		return worker{}, nil, lack
+	}
+	return enc, lack, nil
+}
+
+// namedBy returns req with the names that enc gives to its images.
+func (g *Gateway) namedBy(ctx context.Context, enc worker, req *request) (*request, error) {
+	if enc.Seen.VLLM != nil { // whose names are of the bytes
+		if err := g.fill(ctx, req, func(int) bool { return true }); err != nil {
+			return nil, err
+		}
+	}
+	own, err := g.named(ctx, enc, req)
+	return own, retryElsewhere(enc, err)
 }
 
 // prepareError is what a prepare call that did not lead on comes to. lack says why no Encoder could have helped;

@@ -79,7 +79,7 @@ func answered(w worker, status int, body []byte) error {
 	}
 	if json.Unmarshal(body, &shape) == nil && shape.Error.Message != "" && status >= 400 {
 		e.shaped = true
-		e.body = openai.Error{Status: status, Message: shape.Error.Message, Type: shape.Error.Type}
+		e.body = openai.Error{Status: status, Message: openai.Bounded(shape.Error.Message), Type: shape.Error.Type}
 		if shape.Error.Param != nil {
 			e.body.Param = *shape.Error.Param
 		}

@@ -78,10 +78,10 @@ func checkForced(header, kind string, workers []worker, name string) error {
 	for i := range all {
 		all[i].Ready = true // whether it is up is another matter, and no fault of the caller
 	}
-	_, err := route.Forced(name, all)
-	if err == nil {
+	if _, err := route.Forced(name, all); err == nil {
 		return nil
 	}
+	_, err := route.Forced(openai.Shorten(name), all) // for its words
 	if i := slices.IndexFunc(workers, func(w worker) bool { return !w.Known }); i >= 0 {
 		return openai.Unavailable(retryAfter, "%s: %v; %s %d of %d has not said its name yet", header, err, kind, i+1, len(workers))
 	}

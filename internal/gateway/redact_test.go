@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 
+	"afterimage/internal/control"
 	"afterimage/internal/openai"
 	"afterimage/internal/proxy"
 )
@@ -53,5 +55,20 @@ func TestClientsSeeNoAddresses(t *testing.T) {
 	}
 	if err := answered(testWorker, 429, []byte(`{"error":{"message":"busy at 10.0.0.7:1"}}`)); proxy.HasAddress(openai.AsError(clientError(err)).Message) {
 		t.Errorf("a client sees %v", clientError(err))
+	}
+}
+
+// TestLongNamesComeBackCut: a worker's name that a client asks for, and what a worker says, are no longer in an answer
+// or a log than a person reads; what there is instead still is.
+func TestLongNamesComeBackCut(t *testing.T) {
+	snap := twoPrefills()
+	long := strings.Repeat("x", 5000)
+	e := openai.AsError(checkForced(control.HeaderPrefill, "P/D", snap.Prefills, long))
+	if e.Status != 400 || len(e.Message) > 400 || !strings.Contains(e.Message, `x..."`) || !strings.Contains(e.Message, "b") {
+		t.Errorf("%d bytes: %.500s", len(e.Message), e.Message)
+	}
+	said := openai.AsError(clientError(answered(testWorker, 400, []byte(`{"error":{"message":"`+strings.Repeat(long, 100)+`"}}`))))
+	if said.Status != 400 || len(said.Message) > 5000 || !strings.HasPrefix(said.Message, "xxx") {
+		t.Errorf("%d, %d bytes", said.Status, len(said.Message))
 	}
 }

@@ -129,34 +129,42 @@ func ended(ctx context.Context, err error) bool {
 	return ctx.Err() != nil
 }
 
-// readChat takes the body in, finds the media parts and loads their files.
-func (g *Gateway) readChat(w http.ResponseWriter, r *http.Request, req *request) error {
+// take reads a body, has scan look at it while it comes, refuses what the fleet does not have, and waits for the request's
+// turn. The caller has the one share of the buffer.
+func (g *Gateway) take(w http.ResponseWriter, r *http.Request, req *request, scan func(*proxy.Intake) (*openai.Request, error)) (*proxy.Buffer, error) {
 	_, reading := g.cfg.Tracer.Start(r.Context(), "read", tracing.Internal)
 	defer reading.End()
 	in, err := proxy.NewIntake(w, r, g.bodyLimits())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	// Pictures are decoded and digested while they come.
-	var bad error
-	req.scan, bad = openai.ScanFrom(in, openai.ScanLimits{MaxImages: g.cfg.MaxImages, Tap: func() openai.Tap { return media.NewReception() }})
+	found, bad := scan(in)
 	// The rest is read even if it is of no use: who is still sending hears no answer.
 	body, err := in.Rest()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.in = int64(len(body.Bytes()))
 	if bad != nil {
-		req.scan = nil // it refers to the body
 		body.Release()
-		return bad
+		return nil, bad
 	}
+	req.scan = found // which refers to the body
 	req.trace.stage("read")
 	reading.End()
 	if err := req.check(r.Header, g.fleet.snapshot()); err != nil {
-		return err
+		return nil, err
 	}
-	if err := req.enter(r.Context()); err != nil {
+	return body, req.enter(r.Context())
+}
+
+// readChat takes the body in, finds the media parts and loads their files.
+func (g *Gateway) readChat(w http.ResponseWriter, r *http.Request, req *request) error {
+	body, err := g.take(w, r, req, func(in *proxy.Intake) (*openai.Request, error) {
+		// Pictures are decoded and digested while they come.
+		return openai.ScanFrom(in, openai.ScanLimits{MaxImages: g.cfg.MaxImages, Tap: func() openai.Tap { return media.NewReception() }})
+	})
+	if err != nil {
 		return err
 	}
 	if len(req.scan.Media) == 0 {

@@ -54,7 +54,7 @@ func (f *Fetcher) check(u *url.URL) (*url.URL, error) {
 	case u.User != nil:
 		return nil, badURL("The URL must not hold a user name or password.")
 	case port != "" && port != "80" && port != "443" && !f.cfg.AllowPrivate && !slices.Contains(f.cfg.AllowPorts, port):
-		return nil, badURL(fmt.Sprintf("Failed to fetch image: port %s is not allowed.", port))
+		return nil, badURL(fmt.Sprintf("Failed to fetch image: port %.20s is not allowed.", port))
 	}
 	if _, err := f.literal(host); err != nil {
 		return nil, err

@@ -147,6 +147,11 @@ func TestParseChatRefuses(t *testing.T) {
 	f(`"response_format":{"type":"json_schema"}`, "response_format.json_schema", "an object with a schema")
 	f(`"response_format":{"type":"json_schema","json_schema":{}}`, "response_format.json_schema.schema", "required")
 	f(`"response_format":{"type":"json_schema","json_schema":{"schema":{"a":"`+strings.Repeat("a", MaxSchemaBytes)+`"}}}`, "response_format.json_schema.schema", "at most 65536")
+	// What no answer can hold is not taken for U+FFFD, which one can.
+	f(`"response_format":{"type":"json_schema","json_schema":{"schema":{"enum":["\ud800"]}}}`, "response_format.json_schema.schema", `holds \ud800, half of a character`)
+	f(`"response_format":{"type":"json_schema","json_schema":{"schema":{"properties":{"a\udfff":{}}}}}`, "response_format.json_schema.schema", `\udfff`)
+	f(`"stop":"\ud800"`, "stop", `\ud800`)
+	f(`"stop":["a","b\ud83d\u0041"]`, "stop", `\ud83d`)
 	f(`"top_k":40,"tools":[1],"zzz":1`, "tools", "'<list of 1 items>'")
 }
 

@@ -61,7 +61,7 @@ func (f fields) stops() ([]string, error) {
 			return badParam("stop", "At most %d stop strings may be given.", MaxStops)
 		}
 		out = append(out, v)
-		return nil
+		return whole("stop", raw)
 	}
 	if raw[0] != '[' {
 		return out, add(raw)

@@ -14,7 +14,8 @@
 //
 // What is accepted where vLLM and the strict reading of JSON differ:
 //   - Bodies are UTF-8 without a byte order mark. NaN and Infinity, control characters in strings and
-//     more than 64 levels of nesting are refused. A lone surrogate escape reads as U+FFFD.
+//     more than 64 levels of nesting are refused. A lone surrogate escape reads as U+FFFD, and is
+//     refused where an answer is held to it or compared with it.
 //   - A key that this package interprets may stand only once in its object; Python would take the
 //     last. Keys are compared exactly, letter case included.
 //   - Only the first fault of a body is told.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+	"unicode/utf8"
 )
 
 // The types of errors that clients see. TypeValidation is what vLLM calls faults in the form of a
@@ -62,7 +63,7 @@ func badValue(param, value, format string, args ...any) *Error {
 func ModelNotFound(asked, served string) *Error {
 	return &Error{
 		Status: http.StatusNotFound, Type: TypeNotFound, Param: "model",
-		Message: fmt.Sprintf("The model `%s` does not exist. Valid aliases: %s.", asked, served),
+		Message: fmt.Sprintf("The model `%s` does not exist. Valid aliases: %s.", Shorten(asked), served),
 	}
 }
 
@@ -132,18 +133,38 @@ func AsError(err error) *Error {
 	return Internal("Internal server error")
 }
 
-// AppendJSON appends the body {"error":{...}}.
+// maxMessage and maxParam bound what an error says, in bytes: clients' own words, and workers', are in it.
+const (
+	maxMessage = 4 << 10
+	maxParam   = 256
+)
+
+// Bounded returns a message as long as one may be: what a worker has said may hold a client's whole body.
+func Bounded(message string) string { return bounded(message, maxMessage) }
+
+// bounded cuts s to n bytes, at a character, and says how much it left out.
+func bounded(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return fmt.Sprintf("%s... (%d bytes more)", s[:n], len(s)-n)
+}
+
+// AppendJSON appends the body {"error":{...}}, with long words cut.
 func (e *Error) AppendJSON(dst []byte) []byte {
 	code := e.Code
 	if code == 0 {
 		code = e.Status
 	}
 	dst = append(dst, `{"error":{"message":`...)
-	dst = AppendString(dst, e.Message)
+	dst = AppendString(dst, Bounded(e.Message))
 	dst = append(dst, `,"type":`...)
 	dst = AppendString(dst, e.Type)
 	dst = append(dst, `,"param":`...)
-	dst = appendStringOrNull(dst, e.Param)
+	dst = appendStringOrNull(dst, bounded(e.Param, maxParam))
 	dst = append(dst, `,"code":`...)
 	if e.Name != "" {
 		return append(AppendString(dst, e.Name), "}}"...)

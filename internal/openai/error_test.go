@@ -4,12 +4,15 @@ package openai
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 func TestWriteError(t *testing.T) {
@@ -50,4 +53,22 @@ func TestGoldenRoutes(t *testing.T) {
 	}
 	f("err_not_found", NotFound, 404, "")
 	f("err_method", func(w http.ResponseWriter) { MethodNotAllowed(w, "POST") }, 405, "POST")
+}
+
+// TestErrorsAreBounded: what a client has written comes back cut, however it came into an error.
+func TestErrorsAreBounded(t *testing.T) {
+	f := func(err *Error, most int, words string) {
+		t.Helper()
+		got := string(err.AppendJSON(nil))
+		if len(got) > most || !strings.Contains(got, words) || !json.Valid([]byte(got)) {
+			t.Errorf("%d bytes, at most %d; want %q in %.200s", len(got), most, words, got)
+		}
+	}
+	long := strings.Repeat("é", 1<<20)
+	f(ModelNotFound(long, "m"), 500, "...` does not exist. Valid aliases: m.")
+	f(BadRequest(long, "%s", long), maxMessage+maxParam+200, fmt.Sprintf("é... (%d bytes more)", len(long)-maxMessage))
+	f(BadRequest("p", "%s", long[:maxMessage]), maxMessage+100, `é","type"`)
+	if got := Bounded("a" + long); len(got) > maxMessage+50 || !utf8.ValidString(got) {
+		t.Errorf("%d bytes, cut within a character: %q", len(got), got[maxMessage-10:])
+	}
 }

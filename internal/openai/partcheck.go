@@ -13,7 +13,7 @@ func (p *rawPart) asText() error {
 	case "video_url", "video_embeds", "video":
 		return badParam("video", "At most 0 video(s) may be provided in one prompt.")
 	default:
-		return badParam(p.path()+".type", "%s.type %q is not known: use \"text\" or \"image_url\".", p.path(), shorten(p.kind))
+		return badParam(p.path()+".type", "%s.type %q is not known: use \"text\" or \"image_url\".", p.path(), Shorten(p.kind))
 	}
 	if p.image != absent {
 		return badParam(p.path(), "%s is of type %q but has an image_url: set its type to \"image_url\".", p.path(), p.kind)

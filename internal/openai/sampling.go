@@ -115,7 +115,7 @@ func (f fields) logitBias() (map[int32]float32, error) {
 	for name := range biases {
 		id, err := strconv.ParseInt(name, 10, 32)
 		if err != nil || id < 0 {
-			return nil, badParam("logit_bias", "logit_bias has the key %q, which is no token id.", shorten(name))
+			return nil, badParam("logit_bias", "logit_bias has the key %q, which is no token id.", Shorten(name))
 		}
 		v, ok, err := biases.float(name)
 		if err != nil || !ok {
@@ -185,6 +185,9 @@ func (f fields) schema() (Format, error) {
 		return Format{}, badParam(name+".schema", "%s.schema is required.", name)
 	case len(schema) > MaxSchemaBytes:
 		return Format{}, badParam(name+".schema", "%s.schema has %d bytes; at most %d are allowed.", name, len(schema), MaxSchemaBytes)
+	}
+	if err := whole(name+".schema", schema); err != nil {
+		return Format{}, err
 	}
 	return Format{JSON: true, Schema: append([]byte(nil), schema...)}, nil
 }

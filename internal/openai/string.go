@@ -197,6 +197,31 @@ func appendEscape(out, b []byte) ([]byte, int) {
 	return utf8.AppendRune(out, r), 6
 }
 
+// halfCharacter returns the first escape in checked JSON that stands for half of a character, a surrogate without its
+// other half; nil if there is none. Where it is read, it reads as U+FFFD, which is another character.
+func halfCharacter(raw []byte) []byte {
+	for at := 0; ; {
+		i := bytes.IndexByte(raw[at:], '\\')
+		if i < 0 {
+			return nil
+		}
+		at += i
+		_, n := appendEscape(nil, raw[at:])
+		if n == 6 && utf16.IsSurrogate(hex4(raw[at+2:at+6])) {
+			return raw[at : at+6]
+		}
+		at += n
+	}
+}
+
+// whole refuses a value of a parameter that an answer is held to or compared with, if no answer can have it.
+func whole(param string, raw []byte) error {
+	if half := halfCharacter(raw); half != nil {
+		return badParam(param, "%s holds %s, half of a character, which no text can hold: write both halves, or the character itself.", param, half)
+	}
+	return nil
+}
+
 // hex4 reads four hex digits, -1 if they are none.
 func hex4(b []byte) rune {
 	v, err := strconv.ParseUint(string(b), 16, 16)

@@ -127,3 +127,22 @@ func TestScanLinear(t *testing.T) {
 		}
 	}
 }
+
+// TestHalfCharacter finds a surrogate without its other half, and takes nothing else for one.
+func TestHalfCharacter(t *testing.T) {
+	f := func(raw, want string) {
+		t.Helper()
+		if got := string(halfCharacter([]byte(raw))); got != want {
+			t.Errorf("%s: got %q, want %q", raw, got, want)
+		}
+	}
+	f(`"\ud800"`, `\ud800`)
+	f(`{"enum":["a\uD83D\uDE00b","\udfffx"]}`, `\udfff`)
+	f(`"\uDE00\uD83D"`, `\uDE00`)
+	f(`"\ud83d\ud83d\ude00"`, `\ud83d`)
+	f(`"\ud83d\n\ude00"`, `\ud83d`)
+	f(`"\\ud800"`, "")
+	f(`"\\\ud800"`, `\ud800`)
+	f(`"\ud83d\ude00\ufffd\n\"é"`, "")
+	f(`{}`, "")
+}

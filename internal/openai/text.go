@@ -89,7 +89,7 @@ func topFields(body []byte) (fields, error) {
 	_, err := s.object(func(key []byte) error {
 		name := string(key)
 		if _, twice := top[name]; twice {
-			return badParam(shorten(name), "The key `%s` stands twice in one object.", shorten(name))
+			return badParam(Shorten(name), "The key `%s` stands twice in one object.", Shorten(name))
 		}
 		if len(top) >= maxFields {
 			return badParam("body", "The body has more than %d fields.", maxFields)

@@ -47,7 +47,7 @@ func pyValue(raw []byte) string {
 		if err != nil {
 			return "'?'"
 		}
-		return pyString(shorten(string(t.bytes())))
+		return pyString(Shorten(string(t.bytes())))
 	case '{', '[':
 		return countItems(raw)
 	case 't':
@@ -62,7 +62,7 @@ func pyValue(raw []byte) string {
 			return PyFloat(f)
 		}
 	}
-	return shorten(string(raw))
+	return Shorten(string(raw))
 }
 
 // pySize stands for a container, whose content is too long for an error.
@@ -120,8 +120,8 @@ func PyFloat(f float64) string {
 	return s
 }
 
-// shorten keeps the head of a long text.
-func shorten(s string) string {
+// Shorten keeps the head of a long text that a client wrote: 100 characters, and "..." if there is more.
+func Shorten(s string) string {
 	n := 0
 	for i := range s {
 		if n == maxShown {

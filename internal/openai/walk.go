@@ -93,7 +93,7 @@ func (w *walk) topMember(top fields, key []byte) error {
 	}
 	name := string(key)
 	if _, twice := top[name]; twice {
-		return badParam(shorten(name), "The key `%s` stands twice in one object.", shorten(name))
+		return badParam(Shorten(name), "The key `%s` stands twice in one object.", Shorten(name))
 	}
 	if len(top) >= maxFields {
 		return badParam("body", "The body has more than %d fields.", maxFields)
@@ -175,7 +175,7 @@ func (m *rawMessage) check(hasContent bool) error {
 	}
 	if !hasContent && m.role != "assistant" {
 		return badParam(m.path()+".content", "%s.content is required in a message of role %q and must not be null.",
-			m.path(), shorten(m.role))
+			m.path(), Shorten(m.role))
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (m *rawMessage) check(hasContent bool) error {
 // messageExtra passes a member that is not read here. Pictures in the manner of other APIs are
 // refused, because ignoring them would drop them.
 func (w *walk) messageExtra(m *rawMessage, key []byte) error {
-	name := shorten(string(key))
+	name := Shorten(string(key))
 	raw, err := w.value()
 	if err != nil || raw[0] == 'n' {
 		return err

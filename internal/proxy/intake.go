@@ -55,7 +55,7 @@ type Intake struct {
 func NewIntake(w http.ResponseWriter, r *http.Request, lim BodyLimits) (*Intake, error) {
 	if c := r.Header.Get("Content-Encoding"); c != "" && c != "identity" {
 		return nil, &openai.Error{Status: http.StatusUnsupportedMediaType, Type: openai.TypeBadRequest,
-			Message: fmt.Sprintf("A request body in Content-Encoding %q is not supported: send it as it is.", c)}
+			Message: fmt.Sprintf("A request body in Content-Encoding %q is not supported: send it as it is.", openai.Shorten(c))}
 	}
 	if r.ContentLength > lim.MaxBytes {
 		return nil, openai.TooLarge(lim.MaxBytes)

@@ -52,6 +52,25 @@ func TestMalformedBodies(t *testing.T) {
 	fails(t, f.send(t, http.MethodPost, "/v1/chat/completions", []byte("\x1f\x8b"), "Content-Encoding", "gzip"), 415, "gzip")
 }
 
+// TestWhatComesBackIsBounded: no answer repeats what a client or a worker has written at length.
+func TestWhatComesBackIsBounded(t *testing.T) {
+	long := strings.Repeat("x", 5000)
+	f := newStatic(t, 1, false, says(400, `{"error":{"message":"`+strings.Repeat(long, 100)+`","type":"T","param":"`+long+`"}}`), nil)
+	short := func(got answered, status, most int) {
+		t.Helper()
+		if fails(t, got, status, "x"); len(got.body) > most {
+			t.Errorf("%d bytes: %.200s", len(got.body), got.body)
+		}
+	}
+	short(f.post(t, "", chat(text)), 400, 5000)
+	short(f.send(t, http.MethodPost, "/v1/chat/completions", chat(text), "Content-Encoding", long), 415, 400)
+	short(f.post(t, "", []byte(`{"`+long+`":1,"`+long+`":2}`)), 400, 800)
+	d := newFront(t, func(c *Config) { c.Dynamic, c.AdminKey = true, "k" })
+	for _, body := range []string{`{"role":"` + long + `","url":"http://h:1"}`, `{"role":"encode","url":"` + long + `"}`} {
+		short(d.send(t, http.MethodPost, "/instances", []byte(body), "X-API-Key", "k"), 422, 400)
+	}
+}
+
 // TestNoSumOutlivesItsRequest: whatever becomes of a request, nobody computes of the memory that its body lies in.
 func TestNoSumOutlivesItsRequest(t *testing.T) {
 	f := newStatic(t, 1, false, says(200, completion), nil)

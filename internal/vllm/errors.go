@@ -95,7 +95,7 @@ func refusal(s stage, url string, status int, body []byte) *callError {
 	_ = json.Unmarshal(body, &shape) // what is in another shape is shown as it is
 	switch {
 	case shape.Error.Message != "":
-		e.own = openai.Error{Status: status, Message: shape.Error.Message, Type: shape.Error.Type}
+		e.own = openai.Error{Status: status, Message: openai.Bounded(shape.Error.Message), Type: shape.Error.Type}
 		if shape.Error.Param != nil {
 			e.own.Param = *shape.Error.Param
 		}

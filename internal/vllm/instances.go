@@ -55,7 +55,7 @@ func (r registration) instance() (Instance, error) {
 	switch r.Role {
 	case Encode, Prefill, Decode, PrefillDecode:
 	default:
-		return i, unprocessable("role", "role must be 'encode', 'prefill', 'decode' or 'prefill_decode', got %q", r.Role)
+		return i, unprocessable("role", "role must be 'encode', 'prefill', 'decode' or 'prefill_decode', got %q", openai.Shorten(string(r.Role)))
 	}
 	var err error
 	if i.URL, err = instanceURL(r.URL); err != nil {
@@ -78,7 +78,7 @@ func (r registration) instance() (Instance, error) {
 func instanceURL(s string) (string, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return "", unprocessable("url", "url must be the base URL of an instance, like http://10.0.0.7:8000, got %q", s)
+		return "", unprocessable("url", "url must be the base URL of an instance, like http://10.0.0.7:8000, got %q", openai.Shorten(s))
 	}
 	return strings.TrimRight(s, "/"), nil
 }
