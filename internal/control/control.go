@@ -5,11 +5,7 @@
 // describes the same calls for readers.
 package control
 
-import (
-	"encoding/json"
-
-	"afterimage/internal/embedding"
-)
+import "afterimage/internal/embedding"
 
 // Paths of the worker API.
 const (
@@ -115,162 +111,6 @@ type GeometryResponse struct {
 	Sizes []Geometry `json:"sizes"`
 }
 
-// PrepareItem is one distinct embedding that a request needs.
-type PrepareItem struct {
-	Identifier embedding.Identifier `json:"identifier"`
-	Key        embedding.Key        `json:"key"`
-	Contract   embedding.Contract   `json:"contract"`
-	Tokens     int                  `json:"tokens"` // length in the prompt: rows, and the tokens round them
-	Bytes      int                  `json:"bytes"`  // size of the whole object
-	// Force says that what P/D or the Store holds must not be used (repair).
-	Force bool `json:"force_encode,omitempty"`
-	// ByEncoder says that an Encoder is to deliver it, whatever else has it: the client named one.
-	ByEncoder bool `json:"by_encoder,omitempty"`
-}
-
-// Sized says whether the size of the object is known. A gateway that could ask no Encoder knows none:
-// rows, tokens and bytes are 0, and P/D takes them from the object, if it can find it.
-func (it *PrepareItem) Sized() bool { return it.Contract.Rows != 0 || it.Tokens != 0 || it.Bytes != 0 }
-
-// PrepareRequest asks a P/D to check a request and make room for its embeddings, before any of them
-// is computed.
-type PrepareRequest struct {
-	Request string        `json:"request"` // as in HeaderPrepare
-	Engine  string        `json:"engine"`  // of the Encoders that will deliver
-	Items   []PrepareItem `json:"items"`
-	// Uses says which of Items stands at each media position of the prompt: the same image twice is
-	// one item used twice.
-	Uses []int `json:"uses"`
-	// Chat is the body that will be posted, so that a request that cannot be served is refused before
-	// any image is encoded.
-	Chat json.RawMessage `json:"chat"`
-}
-
-// ItemState says what P/D needs for an item.
-type ItemState string
-
-// The states of a prepared item.
-const (
-	Ready   ItemState = "ready"   // P/D has it
-	Loading ItemState = "loading" // P/D is getting it
-	Need    ItemState = "need"    // an Encoder must deliver it
-)
-
-// PreparedItem answers one PrepareItem.
-type PreparedItem struct {
-	State ItemState `json:"state"`
-	Grant *Grant    `json:"grant,omitempty"` // with Need
-	// Source says where P/D takes the embedding from, Bytes what its object takes; not with Need.
-	Source Source `json:"source,omitempty"`
-	Rows   int    `json:"rows,omitempty"` // with Ready
-	Bytes  int    `json:"bytes,omitempty"`
-}
-
-// PrepareResponse answers in the order of PrepareRequest.Items.
-type PrepareResponse struct {
-	Items []PreparedItem `json:"items"`
-	// PromptTokens is the length of the prompt in tokens, images included.
-	PromptTokens int `json:"prompt_tokens"`
-	// Times in milliseconds: for the Store's answer, and for memory to grant.
-	StoreMS float64 `json:"store_ms,omitempty"`
-	GrantMS float64 `json:"grant_ms,omitempty"`
-}
-
-// Grant lets an Encoder write one object into memory that a P/D reserved for it.
-type Grant struct {
-	Address    string `json:"address"`    // host:port of the P/D's data listener
-	Transfer   string `json:"transfer"`   // 32 hex digits, never used twice
-	Attempt    uint32 `json:"attempt"`    // grows with each repair of the same transfer
-	Generation uint64 `json:"generation"` // of the receiving process; a restart makes old grants void
-	Bytes      int    `json:"bytes"`      // room reserved
-}
-
-// EncodeItem is one distinct image of an encode call.
-type EncodeItem struct {
-	Identifier embedding.Identifier `json:"identifier"`
-	Bytes      int                  `json:"bytes"`  // length of the image file in the body
-	Rows       int                  `json:"rows"`   // as the Encoder's geometry said; checked again
-	Grants     []Grant              `json:"grants"` // none: the embedding is wanted in the Store only
-	// Wrong says that the object of this name which P/D was given is not the picture's: the Store must not keep it.
-	Wrong bool `json:"wrong,omitempty"`
-}
-
-// EncodeRequest is the first line of an encode body.
-type EncodeRequest struct {
-	Request string       `json:"request"`
-	Force   bool         `json:"force,omitempty"`  // skip local cache and Store
-	Tenant  string       `json:"tenant,omitempty"` // for whose quota in the Store the embeddings count; "" is nobody's
-	Items   []EncodeItem `json:"items"`
-}
-
-// DeliverRequest asks an Encoder to send embeddings to further grants: those that it has, or that a call
-// which is under way is about to make. Bytes of the items is not read.
-type DeliverRequest struct {
-	Request string       `json:"request"`
-	Items   []EncodeItem `json:"items"`
-}
-
-// Source says where an embedding came from.
-type Source string
-
-// The sources of an embedding.
-const (
-	SourceLocal    Source = "local"    // the Encoder's own cache
-	SourceStore    Source = "store"    // the shared Store
-	SourceEncoded  Source = "encoded"  // computed for this request
-	SourceJoined   Source = "joined"   // computed for another request in flight at the same time, by the Encoder that delivers
-	SourceResident Source = "resident" // P/D kept it
-)
-
-// Road says how the bytes of an embedding came into the reach of P/D.
-type Road string
-
-// The roads of an embedding.
-const (
-	RoadNone Road = "none" // they were there already
-	RoadLoan Road = "loan" // they stay in the memory of a neighbour on the host
-	RoadCopy Road = "copy" // they were read from the Store into P/D's memory
-	RoadTCP  Road = "tcp"  // they came over a data connection
-)
-
-// Arrival says how one embedding of a request reached the prompt. P/D lists the arrivals in HeaderItems.
-type Arrival struct {
-	Index  int     `json:"index"` // into PrepareRequest.Items
-	Road   Road    `json:"road"`
-	Bytes  int     `json:"bytes"`
-	WaitMS float64 `json:"wait_ms"` // from the chat call until it was there
-}
-
-// EncodedItem answers one EncodeItem.
-type EncodedItem struct {
-	Identifier embedding.Identifier `json:"identifier"`
-	Source     Source               `json:"source,omitempty"`
-	Rows       int                  `json:"rows,omitempty"`
-	Cols       int                  `json:"cols,omitempty"`
-	Bytes      int                  `json:"bytes,omitempty"` // size of the whole object
-	Delivered  bool                 `json:"delivered"`       // every grant was confirmed by its P/D
-	// Times in milliseconds: before the engine took the item; and, since the call arrived, when its rows
-	// were there, and when the last P/D had confirmed.
-	QueueMS     float64 `json:"queue_ms,omitempty"`
-	ResolvedMS  float64 `json:"resolved_ms"`
-	DeliveredMS float64 `json:"delivered_ms"`
-	Error       *Error  `json:"error,omitempty"`
-}
-
-// EncodeResponse answers in order. Items fail alone.
-type EncodeResponse struct {
-	Encoder string        `json:"encoder"`
-	Items   []EncodedItem `json:"items"`
-}
-
-// TypeDelivery is the Error.Type of an embedding that an Encoder had and a P/D did not get, whichever of
-// them or the way between them failed.
-const TypeDelivery = "DeliveryError"
-
-// TypeAbsent is the Error.Type of an embedding that a DeliverRequest names and that an Encoder neither has nor
-// is making.
-const TypeAbsent = "AbsentError"
-
 // Error tells a failure to the gateway, which turns it into the client's shape.
 type Error struct {
 	Status  int    `json:"status"` // HTTP status that the client should see
@@ -280,9 +120,3 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return e.Message }
-
-// Missing is the body of a 409 of P/D: items, by index into PrepareRequest.Items, that it lacks.
-type Missing struct {
-	Missing []int `json:"missing"`
-	Wrong   []int `json:"wrong,omitempty"` // those of them that came, and are not what their names say
-}
