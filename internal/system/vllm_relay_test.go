@@ -40,9 +40,6 @@ import (
 // What a picture of 224 x 224 is to the peers' model.
 const relayRows, relayCols = 64, 128
 
-// maxRelayTTFT is how long a relayed hit may take of what the same hit takes through vLLM's proxy and Encoder.
-const maxRelayTTFT = 0.6
-
 // relayRig is a vLLM Encoder and a vLLM P/D with the Mooncake connector, both real, and before them vLLM's own proxy and
 // our gateway with a relay.
 type relayRig struct {
@@ -242,8 +239,8 @@ func TestVLLMRelay(t *testing.T) {
 		"vLLM's model runner has the plugin of scripts/peers_plugin.py; connector, control channel and pool are as vLLM made them", len(cases), r.encodes.Load()-taught)
 }
 
-// compareTTFT takes the time of hits that neither Encoder nor P/D has seen, by both roads in turn: one token, so that the
-// answer is the first of it.
+// compareTTFT prints the time of hits that neither Encoder nor P/D has seen, by both roads in turn: one token, so that the
+// answer is the first of it. What deliveries may take, 'afterimage bench relay --check' decides.
 func (r *relayRig) compareTTFT(t *testing.T, file []byte) {
 	t.Helper()
 	values := readV3(t, r.store, r.ns.Key(embedding.Identifier(contentName(file))), relayRows, relayCols, r.ns.DType)
@@ -272,10 +269,7 @@ func (r *relayRig) compareTTFT(t *testing.T, file []byte) {
 	slices.Sort(theirs)
 	slices.Sort(ours)
 	a, b := ours[len(ours)/2], theirs[len(theirs)/2]
-	t.Logf("TTFT of a Store hit, p50 of %d: relay %.1f ms, vLLM's proxy and Encoder %.1f ms, %.2fx (at most %.1fx)", len(ours), a, b, a/b, maxRelayTTFT)
-	if a/b > maxRelayTTFT {
-		t.Errorf("a relayed hit takes %.2f times what vLLM's own road takes, want at most %.1f", a/b, maxRelayTTFT)
-	}
+	t.Logf("TTFT of a Store hit, p50 of %d: relay %.1f ms, vLLM's proxy and Encoder %.1f ms, %.2fx", len(ours), a, b, a/b)
 }
 
 // poolIsWhole checks after deliveries that failed half way that the P/D's memory can be had as a whole: each of these

@@ -3,8 +3,10 @@
 package vllm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"afterimage/internal/embedding"
@@ -48,61 +50,104 @@ func ReadNamespace(ctx context.Context, keys Keys, hash string) (embedding.Names
 // discover has the relay know under which namespace Encoders store, from now until ctx ends: an Encoder that comes, or
 // comes back, may have another one.
 func (f *Front) discover(ctx context.Context) {
+	d := discovery{Front: f, read: map[string]reading{}}
 	said := ""
 	for wait := minDiscover; ; {
 		var again <-chan time.Time
-		if err := f.discoverOnce(ctx); err == nil {
+		if err := d.look(ctx); err == nil {
 			wait, said = minDiscover, ""
 		} else {
 			if ctx.Err() == nil && err.Error() != said {
 				said = err.Error()
-				f.cfg.Logger.Warn("relay: it is not known yet under which names Encoders store; until then they are asked for everything", "cause", err)
+				f.cfg.Logger.Warn("relay: it is not known yet under which names an Encoder stores; until one has told, they are asked for everything", "cause", err)
 			}
 			again, wait = time.After(wait), min(2*wait, maxDiscover)
 		}
 		select {
 		case <-again:
-		case <-f.encoderCame:
+		case <-f.arrivals.note:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// discoverOnce has an Encoder encode a small picture that nobody has seen, and looks for what it stored.
-func (f *Front) discoverOnce(ctx context.Context) error {
+// discovery is what one goroutine has read off Encoders.
+type discovery struct {
+	*Front
+	read map[string]reading // by URL
+}
+
+// reading is the namespace under which a process at a URL stores.
+type reading struct {
+	process
+	names embedding.Namespace
+}
+
+// look reads the namespaces of Encoders that have come, and that of one of the others as long as none is known.
+func (d *discovery) look(ctx context.Context) (first error) {
+	for _, url := range d.arrivals.list() {
+		if !d.reg.isLive(url) { // it is noted again when it is back
+			d.arrivals.drop(url)
+			continue
+		}
+		if err := d.lookAt(ctx, url); err == nil {
+			d.arrivals.drop(url)
+		} else {
+			d.arrivals.failed(url)
+			first = cmp.Or(first, err)
+		}
+	}
+	if len(d.read) > 0 {
+		return first
+	}
+	e := d.reg.pick(Encode, RoundRobin, shunned{}, time.Now())
+	if e == nil {
+		return cmp.Or(first, error(missing(Encode)))
+	}
+	return cmp.Or(first, d.lookAt(ctx, e.URL))
+}
+
+// lookAt has the Encoder at url encode a small picture that nobody has seen, and looks for what it stored. If it is the
+// process that it was, what was read off it then still holds.
+func (d *discovery) lookAt(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
-	e := f.reg.pick(Encode, RoundRobin, shunned{}, time.Now())
-	if e == nil {
-		return missing(Encode)
-	}
-	model, err := AskModel(ctx, f.client, e.URL)
+	p, err := askProcess(ctx, d.client, url)
 	if err != nil {
-		return fmt.Errorf("%s: %w", e.URL, err)
+		return fmt.Errorf("%s: %w", url, err)
 	}
-	named, err := AskName(ctx, f.client, e.URL, model, FreshPicture(), false)
-	if err != nil {
-		return fmt.Errorf("%s: %w", e.URL, err)
+	was, known := d.read[url]
+	if known = known && p.start != "" && was.process == p; !known {
+		if was, err = d.readOff(ctx, url, p); err != nil {
+			return fmt.Errorf("%s: %w", url, err)
+		}
 	}
-	n, err := ReadNamespace(ctx, f.cfg.Keys, named.Hash)
-	if err == nil {
-		err = f.cfg.Relay.SetNamespace(n)
+	if err := d.cfg.Relay.SetNamespace(was.names); err != nil {
+		return fmt.Errorf("%s: %w", url, err)
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", e.URL, err)
+	if known {
+		return nil
 	}
-	f.cfg.Logger.Info("relay: names read off an Encoder", "url", e.URL, "namespace", n.String())
+	maps.DeleteFunc(d.read, func(at string, _ reading) bool { return !d.reg.isLive(at) })
+	d.read[url] = was
+	d.cfg.Logger.Info("relay: names read off an Encoder", "url", url, "namespace", was.names.String())
 	return nil
 }
 
-// came notes that an Encoder may be another process than before.
-func (f *Front) came(role Role) {
-	if role != Encode {
-		return
+// readOff asks the process at url to encode, for its names.
+func (d *discovery) readOff(ctx context.Context, url string, p process) (reading, error) {
+	named, err := AskName(ctx, d.client, url, p.model, FreshPicture(), false)
+	if err != nil {
+		return reading{}, err
 	}
-	select {
-	case f.encoderCame <- struct{}{}:
-	default: // it is noted
+	n, err := ReadNamespace(ctx, d.cfg.Keys, named.Hash)
+	return reading{p, n}, err
+}
+
+// came notes that the Encoder at url may be another process than before.
+func (f *Front) came(role Role, url string) {
+	if role == Encode {
+		f.arrivals.add(url)
 	}
 }

@@ -84,7 +84,7 @@ type Front struct {
 	probing  sync.WaitGroup
 	identify func() string // makes a transfer id
 
-	encoderCame chan struct{} // holds a note that one may be another process than before
+	arrivals *arrivals // Encoders that may be other processes than before
 }
 
 // New returns a Front with its static instances in service; Start begins to probe.
@@ -101,7 +101,7 @@ func New(cfg Config) (*Front, error) {
 	f := &Front{
 		cfg: cfg, reg: NewRegistry(cfg.Registry), client: admit.WithToken(proxy.NewClient(idleFor(cfg.KeepAlive)), cfg.Token), held: newHeld(), names: newNames(),
 		metrics: newMetrics(cfg.Metrics, cfg.Fetched), statics: !cfg.Dynamic,
-		identify: func() string { return proxy.RandomHex(16) }, encoderCame: make(chan struct{}, 1),
+		identify: func() string { return proxy.RandomHex(16) }, arrivals: newArrivals(),
 	}
 	for _, i := range cfg.Static {
 		if _, err := f.reg.Register(i); err != nil {

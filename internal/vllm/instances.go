@@ -107,7 +107,7 @@ func (f *Front) serveRegister(w http.ResponseWriter, r *http.Request) {
 		openai.WriteError(w, err)
 		return
 	}
-	f.came(i.Role)
+	f.came(i.Role, i.URL)
 	if created {
 		f.cfg.Logger.Info("instance registered", "role", i.Role, "url", i.URL)
 	}

@@ -25,7 +25,7 @@ func (f *Front) probeAll(ctx context.Context) {
 				f.gone(e.URL, e.Addresses) // it may come back as another process
 				f.cfg.Logger.Warn("instance evicted", "role", e.Role, "url", e.URL, "probes", f.cfg.Registry.FailThreshold)
 			case back:
-				f.came(e.Role)
+				f.came(e.Role, e.URL)
 				f.cfg.Logger.Info("instance is back", "role", e.Role, "url", e.URL)
 			}
 		})

@@ -87,6 +87,13 @@ func (r *Registry) find(url string) *entry {
 	return nil
 }
 
+// isLive says whether the instance of url is in service.
+func (r *Registry) isLive(url string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.live, func(e *entry) bool { return e.URL == url })
+}
+
 // Register adds an instance, or takes over what is said of one that is known, without a word on its
 // health. It returns true if the instance is new.
 func (r *Registry) Register(i Instance) (bool, error) {

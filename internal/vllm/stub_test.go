@@ -70,7 +70,8 @@ type stub struct {
 	mu     sync.Mutex // guards what follows
 	got    []received
 	answer func(n int, r received, w http.ResponseWriter)
-	health int // status of /health; 0 is 200
+	health int    // status of /health; 0 is 200
+	start  string // of the process, as /metrics tells it; "" tells nothing
 }
 
 func newStub(t *testing.T, answer func(n int, r received, w http.ResponseWriter)) *stub {
@@ -88,6 +89,13 @@ func (s *stub) serve(w http.ResponseWriter, r *http.Request) {
 		defer s.mu.Unlock()
 		if s.health != 0 {
 			w.WriteHeader(s.health)
+		}
+		return
+	case "/metrics":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.start != "" {
+			fmt.Fprintf(w, "# HELP process_start_time_seconds Start time.\n# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds %s\nprocess_open_fds 9\n", s.start)
 		}
 		return
 	case "/v1/models":
@@ -112,6 +120,13 @@ func (s *stub) calls() []received {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]received(nil), s.got...)
+}
+
+// startAt has the stub say that its process was started then.
+func (s *stub) startAt(start string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.start = start
 }
 
 func (s *stub) setHealth(status int) {
