@@ -34,17 +34,7 @@ func (a *answer) handOff(ctx context.Context, w http.ResponseWriter, name string
 		out, err = fill(buf.Bytes(), c)
 		return err
 	}}
-	err = a.compute(ctx, 1, func(context.Context) error { return a.submit(c) }, func(ctx context.Context) error {
-		select {
-		case <-c.handle.Done(): // the engine reads and writes nothing of this request any more
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		if err := c.handle.Err(); err != nil {
-			return a.fault(err)
-		}
-		return nil
-	})
+	err = a.compute(ctx, 1, func(context.Context) error { return a.submit(c) }, c.computed)
 	if err != nil {
 		return err
 	}
@@ -63,6 +53,19 @@ func (a *answer) handOff(ctx context.Context, w http.ResponseWriter, name string
 	a.reason = "handoff"
 	w.Header().Set("Content-Type", control.HandOffType)
 	return gone(json.NewEncoder(w).Encode(out))
+}
+
+// computed waits until the engine reads and writes nothing of a choice any more.
+func (c *choice) computed(ctx context.Context) error {
+	select {
+	case <-c.handle.Done():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := c.handle.Err(); err != nil {
+		return c.a.fault(err)
+	}
+	return nil
 }
 
 // fill writes logits and state into obj, and zeros into what is left of their last row.

@@ -58,6 +58,13 @@ func newMetrics(r prometheus.Registerer, role string, sched *batch.Scheduler) *m
 		}),
 	}
 	m.handOvers(buckets)
+	m.register(r, role)
+	registerScheduler(r, role, sched.Stats)
+	return m
+}
+
+// register shows what a role counts, from the start on.
+func (m *metrics) register(r prometheus.Registerer, role string) {
 	r.MustRegister(m.requests, m.generated, m.firstToken)
 	if role == "decode" {
 		r.MustRegister(m.adopted)
@@ -70,8 +77,6 @@ func newMetrics(r prometheus.Registerer, role string, sched *batch.Scheduler) *m
 	for _, r := range []control.Road{control.RoadNone, control.RoadLoan, control.RoadCopy, control.RoadTCP} {
 		m.items.WithLabelValues(string(r))
 	}
-	registerScheduler(r, role, sched.Stats)
-	return m
 }
 
 // handOvers makes what counts states on their way from a P/D to a decode worker.

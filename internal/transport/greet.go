@@ -29,11 +29,10 @@ func (s *session) greet() error {
 			return err
 		}
 	}
-	// What fits is compared here, once per connection, and not per transfer: nothing that does not gets
-	// as far as naming one. Read without the buffer, so that no byte behind the hello is taken.
+	// Read without the buffer, so that no byte behind the hello is taken.
 	src := &fdpass.Source{Conn: s.nc}
 	defer src.Take(-1) // closes what came unasked
-	h, err := readHeader(src)
+	peer, err := readHello(src)
 	var foreign versionError
 	if errors.As(err, &foreign) {
 		return s.refuse(err)
@@ -41,17 +40,8 @@ func (s *session) greet() error {
 	if err != nil {
 		return err
 	}
-	if h.Type != frameHello {
-		return fmt.Errorf("%w: type %d before hello", errMalformed, h.Type)
-	}
-	text, err := readText(src, h)
-	if err != nil {
-		return err
-	}
-	peer, err := parseHello(text)
-	if err != nil {
-		return err
-	}
+	// What fits is compared here, once per connection, and not per transfer: nothing that does not gets
+	// as far as naming one.
 	if err := s.r.me.fits(peer); err != nil {
 		return s.refuse(err)
 	}
@@ -60,6 +50,22 @@ func (s *session) greet() error {
 	me.Borrows = s.mapMemory(peer, src)
 	s.answers.add(header{Type: frameHello, Generation: s.r.generation}, me.encode())
 	return nil
+}
+
+// readHello reads the hello of a sender.
+func readHello(src io.Reader) (hello, error) {
+	h, err := readHeader(src)
+	if err != nil {
+		return hello{}, err
+	}
+	if h.Type != frameHello {
+		return hello{}, fmt.Errorf("%w: type %d before hello", errMalformed, h.Type)
+	}
+	text, err := readText(src, h)
+	if err != nil {
+		return hello{}, err
+	}
+	return parseHello(text)
 }
 
 // handshake ends in ErrRefused for a peer that does not fit. One that does not speak TLS is told so in

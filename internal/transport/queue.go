@@ -126,17 +126,7 @@ func (l *link) takeLocked(into []parcel) []parcel {
 // write writes a batch, in vec's memory, and stops being the writer. A frame that is cut short leaves
 // the stream out of step, so an error breaks the link.
 func (l *link) write(batch []parcel, vec [][]byte) error {
-	bufs, size := net.Buffers(vec[:0]), 0
-	for i := range batch {
-		p := &batch[i]
-		bufs = append(bufs, p.head[:p.n])
-		if p.buf != nil {
-			bufs = append(bufs, p.buf.Bytes())
-		} else if p.text != "" {
-			bufs = append(bufs, []byte(p.text))
-		}
-		size += p.size()
-	}
+	bufs, size := vector(batch, vec)
 	n := int64(0)
 	err := l.allow(size)
 	switch {
@@ -168,6 +158,22 @@ func (l *link) write(batch []parcel, vec [][]byte) error {
 		return l.fail(fmt.Errorf("after %d of %d bytes: %w", n, size, err))
 	}
 	return nil
+}
+
+// vector returns what a batch consists of, in vec's memory, and its size.
+func vector(batch []parcel, vec [][]byte) (bufs net.Buffers, size int) {
+	bufs = vec[:0]
+	for i := range batch {
+		p := &batch[i]
+		bufs = append(bufs, p.head[:p.n])
+		if p.buf != nil {
+			bufs = append(bufs, p.buf.Bytes())
+		} else if p.text != "" {
+			bufs = append(bufs, []byte(p.text))
+		}
+		size += p.size()
+	}
+	return bufs, size
 }
 
 // allow gives a batch of size bytes its time. A deadline that is a little later than it has to be may stay: to move

@@ -84,13 +84,8 @@ func newReceiver(cfg ReceiverConfig) (*receiver, error) {
 		ids:        mathrand.NewChaCha8(seed()),
 		sessions:   make(map[*session]struct{}),
 	}
-	if cfg.Local {
-		ln, name, err := listenNear()
-		if err != nil {
-			return nil, errors.Join(err, cfg.Listener.Close())
-		}
-		r.me.Socket = name
-		r.listeners = append(r.listeners, ln)
+	if err := r.listenNear(); err != nil {
+		return nil, errors.Join(err, cfg.Listener.Close())
 	}
 	r.idle.r = r
 	r.ctx, r.stop = context.WithCancel(context.Background())
@@ -98,6 +93,19 @@ func newReceiver(cfg ReceiverConfig) (*receiver, error) {
 		r.wg.Go(func() { r.accept(ln) })
 	}
 	return r, nil
+}
+
+// listenNear opens the socket for senders of this host, if they are wanted.
+func (r *receiver) listenNear() error {
+	if !r.cfg.Local {
+		return nil
+	}
+	ln, name, err := listenNear()
+	if err == nil {
+		r.me.Socket = name
+		r.listeners = append(r.listeners, ln)
+	}
+	return err
 }
 
 // openObject checks obj with the format that the want names.
