@@ -59,6 +59,8 @@ type grammar struct {
 	Config configCmd `cmd:"" group:"tools" help:"Look at the configuration."`
 	Doctor doctorCmd `cmd:"" group:"tools" help:"Look for what keeps this host, or its Mooncake cluster, from serving."`
 
+	Health healthCmd `cmd:"" group:"tools" help:"Ask the roles of this host whether they can work, and exit with 1 if one cannot."`
+
 	Completion completionCmd `cmd:"" group:"tools" help:"Print what a shell has to read to complete command lines: bash, zsh or fish."`
 	Man        manCmd        `cmd:"" hidden:"" help:"Write manual pages."`
 	Help       helpCmd       `cmd:"" group:"tools" help:"Explain a command, as --help does."`

@@ -224,7 +224,7 @@ func TestContainerFile(t *testing.T) {
 	if want := "\nEXPOSE " + strings.Join(slices.Compact(ports), " ") + "\n"; !strings.Contains(string(file), want) {
 		t.Errorf("the container file lacks %q, the ports that roles listen at by default", want)
 	}
-	for _, want := range []string{"\nUSER 10001:10001\n", `ENTRYPOINT ["/usr/local/bin/afterimage"]`, "AFTERIMAGE_ENGINE_DIR=/opt/afterimage/engine", "scripts/deps.sh --no-model"} {
+	for _, want := range []string{"\nUSER 10001:10001\n", `ENTRYPOINT ["/usr/local/bin/afterimage"]`, ` CMD ["/usr/local/bin/afterimage", "health"]`, "AFTERIMAGE_ENGINE_DIR=/opt/afterimage/engine", "scripts/deps.sh --no-model"} {
 		if !strings.Contains(string(file), want) {
 			t.Errorf("the container file lacks %q", want)
 		}

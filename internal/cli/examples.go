@@ -86,6 +86,10 @@ var examples = map[string][]man.Example{
 		{Does: "At the Mooncake cluster", Line: "afterimage doctor --store mooncake"},
 		{Does: "At a vLLM fleet, for a relay", Line: "afterimage doctor --vllm --encode-servers-urls http://e1:8001 --ec-consumer-zmq-addrs tcp://d1:14579"},
 	},
+	"health": {
+		{Does: "Ask the roles of this container", Line: "afterimage health"},
+		{Does: "Whether an Encoder with an address of its own has to be started again", Line: "afterimage health --live --url http://127.0.0.1:8101"},
+	},
 	"completion": {
 		{Does: "Complete in this bash", Line: "source <(afterimage completion bash)"},
 		{Does: "In every zsh", Line: `afterimage completion zsh > "${fpath[1]}/_afterimage"`},

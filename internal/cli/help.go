@@ -71,6 +71,8 @@ func statusesOf(command string) []man.Status {
 		all = append(all, man.Status{Code: exitUnmeasured, Means: "With --check: no target was missed, but some could not be measured."})
 	case command == "doctor":
 		all[0].Means, all[1].Means = "No check failed; some may warn.", "A check failed; its line says which, and the mend."
+	case command == "health":
+		all[0].Means, all[1].Means = "All that were asked can work.", "One cannot, or there is none; the output says which."
 	case command == "store verify":
 		all[0].Means = "No object is bad; there may be none at all."
 		all[1].Means = "An object is bad and was not removed, or it failed; standard error says why."

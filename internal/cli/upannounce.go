@@ -5,7 +5,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"strings"
 
@@ -45,11 +44,7 @@ func announce(w io.Writer, program string, table []supervise.Status, notice, pla
 	if text := engines(table); text != "" {
 		fmt.Fprintf(w, "\nEngine: %s\n", text)
 	}
-	gateway := table[len(table)-1].Address
-	host, port, err := net.SplitHostPort(gateway)
-	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
-		gateway = net.JoinHostPort("127.0.0.1", port)
-	}
+	gateway := reachable(table[len(table)-1].Address)
 	question := "What is in this picture?"
 	if slices.ContainsFunc(table, func(st supervise.Status) bool { return st.Model == demoName }) {
 		question = "Name the colors of the picture."
@@ -62,7 +57,7 @@ func announce(w io.Writer, program string, table []supervise.Status, notice, pla
 	if place != "" {
 		look = "  " + program + " store ls " + place + "\n"
 	}
-	_, err = fmt.Fprintf(w, `
+	_, err := fmt.Fprintf(w, `
 Try, in another terminal (Ctrl-C in this one stops the fleet):
   %[3]s ask%[2]s --image examples/street.jpg "%[4]s"
   curl -s http://%[1]s/v1/models
