@@ -39,8 +39,7 @@ type ClientConfig struct {
 	Copy bool
 	// Stream has objects sent through the socket both ways, as where memory cannot be shown.
 	Stream bool
-	// Polls says how long a call looks for its answer before it sleeps;
-	// quick.DefaultBudget.
+	// Polls says how long a call looks for its answer before it sleeps; quick.DefaultBudget.
 	Polls *quick.Policy
 	// DialFunc replaces the unix socket, for tests.
 	DialFunc func(context.Context) (net.Conn, error)
@@ -235,7 +234,8 @@ type ClientStats struct {
 // Stats returns the state at this moment.
 func (c *Client) Stats() ClientStats {
 	st := ClientStats{Dials: c.dials.Load(), Shown: c.shown.Load(), Faults: c.faults.Load(), FastFails: c.fastFails.Load(),
-		Restarts: c.restarts.Load(), Open: c.breaker.open(), Recalls: c.recalls.Load(), Skipped: c.skipped.Load(), Calls: c.calls.Load(), Pinned: c.pinned.Load()}
+		Restarts: c.restarts.Load(), Open: c.breaker.open(), Recalls: c.recalls.Load(), Skipped: c.skipped.Load(),
+		Calls: c.calls.Load(), Pinned: c.pinned.Load()}
 	if l := c.link.Load(); l != nil {
 		st.Loans, st.LoanBytes = l.held()
 	}

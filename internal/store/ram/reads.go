@@ -49,8 +49,9 @@ func (c *Client) NoneStored(keys []embedding.Key) bool {
 }
 
 // Get implements store.Store. Where the Store can lend, an object stays where it is and the Buf is
-// foreign; as far as the Store's index and sketch tell of the keys, it is not asked. Else room in the arena is taken when an object's size is known and before its bytes are
-// read; an object for which there is none is rejected.
+// foreign; as far as the Store's index and sketch tell of the keys, it is not asked. Else room in the
+// arena is taken when an object's size is known and before its bytes are read; an object for which there
+// is none is rejected.
 func (c *Client) Get(ctx context.Context, wants []store.Want) []store.Got {
 	gots := make([]store.Got, len(wants))
 	for from := 0; from < len(wants); from += maxBatch {

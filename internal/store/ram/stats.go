@@ -45,9 +45,11 @@ func (s *Server) Stats() Stats {
 	h.syncLocked()
 	return Stats{
 		Objects: len(h.objects), Bytes: h.used, UploadBytes: h.held, ReadingBytes: h.reading,
-		LimitBytes: h.limit, Connections: conns, MaxConns: s.cfg.MaxConns, LoanLimit: h.limit / 2, Epoch: s.epoch, Loans: h.loans, LoanBytes: h.lentSum,
+		LimitBytes: h.limit, Loans: h.loans, LoanBytes: h.lentSum, LoanLimit: h.limit / 2,
+		Connections: conns, MaxConns: s.cfg.MaxConns, Epoch: s.epoch,
 		Puts: h.n.puts, Duplicates: h.n.duplicates, Gets: h.n.gets, Hits: h.n.hits, Misses: h.n.misses,
-		Evictions: h.n.evictions, Expired: h.n.expired, Lent: h.n.lent, Recalls: h.n.recalls, Removed: h.n.removed, Rejected: h.n.rejected, Aborted: h.n.aborted,
+		Evictions: h.n.evictions, Expired: h.n.expired, Removed: h.n.removed, Lent: h.n.lent, Recalls: h.n.recalls,
+		Rejected: h.n.rejected, Aborted: h.n.aborted,
 		Refused: s.refused.Load(), Malformed: s.malformed.Load(),
 	}
 }
