@@ -6,11 +6,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"afterimage/internal/arena"
 	"afterimage/internal/control"
 	"afterimage/internal/embedding"
 	"afterimage/internal/store"
@@ -56,6 +58,41 @@ func TestHintsAreNoPromises(t *testing.T) {
 		}
 	}
 	b.miss(b.resolve(x)[0], Absent)
+}
+
+// Where others write into the Store, too, an object that does not fit here may fit them. It is a miss and stays.
+func TestObjectsOfOthersStay(t *testing.T) {
+	b := newBench(t, embedding.V3, func(c *Config) { c.KeepWrong = true })
+	it := item("image", 275, 8)
+	b.plant(it, item("image", 256, 8), 1)
+	b.miss(b.resolve(it)[0], Contract)
+	b.r.Forget(t.Context(), []embedding.Key{it.Key})
+	if n := b.srv.Stats().Objects; n != 1 {
+		t.Errorf("%d objects in the Store, want that of others", n)
+	}
+}
+
+// Who publishes on a second sighting is told of what the cache gave, and of nothing that came from the Store,
+// where it is already.
+func TestCacheHitsAreSightings(t *testing.T) {
+	var seen []string
+	b := newBench(t, embedding.A1, func(c *Config) {
+		c.Sighted = func(tenant string, key embedding.Key, buf *arena.Buf, meta embedding.Meta) {
+			seen = append(seen, fmt.Sprint(tenant, " ", key, " ", buf.Len() > 0, " ", meta.Rows))
+		}
+	})
+	it := item("image", 3, 8)
+	it.Tenant = "one"
+	b.plant(it, it, 1)
+	b.resolve(it, item("absent", 3, 8))
+	if len(seen) != 0 {
+		t.Errorf("told of %v, which the cache had not", seen)
+	}
+	it.Tenant = "two"
+	b.resolve(it)
+	if want := []string{"two ns@id:image true 3"}; !slices.Equal(seen, want) {
+		t.Errorf("told of %v, want %v", seen, want)
+	}
 }
 
 // Case C12: nothing is left to encode. The answer comes at once, and the next, new image is served.
