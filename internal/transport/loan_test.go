@@ -93,12 +93,20 @@ func TestLoan(t *testing.T) {
 	}
 }
 
-// A Buf on loan stays valid when its sender is gone, and when the Receiver has closed.
+// A Buf on loan stays valid when its sender is gone, and when the Receiver has closed; its holder is asked to let go,
+// since it keeps all of the sender's memory.
 func TestLoanOutlivesSender(t *testing.T) {
 	w, s := nearWorld(t, 4)
 	got := w.deliver(s, "a")
+	recalled := make(chan struct{})
+	defer got.OnRecall(func() { close(recalled) })()
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+	select {
+	case <-recalled:
+	case <-time.After(10 * time.Second):
+		t.Error("the loan of a sender that is gone was not asked back")
 	}
 	if err := w.from.Close(); !errors.Is(err, arena.ErrQuarantined) {
 		t.Errorf("a sender that closes frees what is on loan: %v", err)
