@@ -58,7 +58,8 @@ func (e *Encoder) resolve(ctx context.Context, items []*item) {
 	for _, it := range items {
 		if it.err == nil {
 			open = append(open, it)
-			wants = append(wants, resolve.Item{Key: it.key, Contract: e.contract(it.layout), Tenant: it.tenant})
+			wants = append(wants, resolve.Item{Key: it.key, Contract: e.contract(it.layout), Tenant: it.tenant,
+				Bytes: e.format().ObjectBytes(it.layout, e.spec.Cols, e.cfg.Namespace.DType)})
 		}
 	}
 	if len(open) == 0 {

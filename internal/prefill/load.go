@@ -35,7 +35,7 @@ func (p *Prefill) load(items []control.PrepareItem, stored []bool, out []supply)
 	p.background.Go(func() {
 		defer cancel()
 		defer p.loading.Add(-total)
-		all.finish(p.resolver.Resolve(ctx, p.wants(items, which)))
+		all.finish(p.resolver.Resolve(ctx, p.wants(items, which, true)))
 	})
 }
 

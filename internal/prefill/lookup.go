@@ -81,6 +81,10 @@ func (p *Prefill) ask(ctx context.Context, items []control.PrepareItem, out []su
 	for n, i := range later {
 		keys[n] = items[i].Key
 	}
+	// Two calls where one would do: the answer to the first lets the gateway send the request on while the second
+	// reads. That is no later, since a Mooncake cluster takes less to say what it has, 90 us, than to give it, 110 and
+	// more (resolve.expectAfter); and a read at once would take memory before it is known whether the request has to
+	// wait for some.
 	if len(keys) > 0 {
 		if states, err := p.cfg.Store.Exists(ctx, keys); err == nil {
 			for n, i := range later {
@@ -116,7 +120,7 @@ func (p *Prefill) take(ctx context.Context, items []control.PrepareItem, which [
 	if len(which) == 0 {
 		return
 	}
-	for n, res := range p.resolver.Resolve(ctx, p.wants(items, which)) {
+	for n, res := range p.resolver.Resolve(ctx, p.wants(items, which, false)) {
 		if res.Buf != nil {
 			out[which[n]] = p.read(&items[which[n]], held{buf: res.Buf, meta: res.Meta, known: taken(res.Buf)})
 		}
@@ -142,10 +146,11 @@ func (p *Prefill) read(it *control.PrepareItem, h held) supply {
 	return supply{read: true}
 }
 
-func (p *Prefill) wants(items []control.PrepareItem, which []int) []resolve.Item {
+// wants asks the resolver for items; stored says that the Store has just said that it has them.
+func (p *Prefill) wants(items []control.PrepareItem, which []int, stored bool) []resolve.Item {
 	wants := make([]resolve.Item, len(which))
 	for n, i := range which {
-		wants[n] = resolve.Item{Key: items[i].Key, Contract: p.contract(&items[i])}
+		wants[n] = resolve.Item{Key: items[i].Key, Contract: p.contract(&items[i]), Bytes: items[i].Bytes, Stored: stored}
 	}
 	return wants
 }

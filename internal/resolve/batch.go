@@ -118,6 +118,10 @@ func (b *batch) ask(ctx context.Context) {
 	if b.loans {
 		b.buffer = math.MaxInt64 // a loan takes no memory of ours, which the read buffer bounds
 	}
+	if b.stored() {
+		b.planAll()
+		return
+	}
 	if b.unasked = b.expected(); b.unasked {
 		b.planAll()
 		return
@@ -138,6 +142,16 @@ func (b *batch) ask(ctx context.Context) {
 	}
 }
 
+// stored says whether the Store has said of all that is missing that it has it.
+func (b *batch) stored() bool {
+	for _, i := range b.missing {
+		if !b.items[i].Stored {
+			return false
+		}
+	}
+	return true
+}
+
 // planAll plans to read everything, there or not.
 func (b *batch) planAll() {
 	for _, i := range b.missing {
@@ -147,12 +161,15 @@ func (b *batch) planAll() {
 	}
 }
 
-// plan decides from the size of an object whether it is worth reading. Where the Store does not tell
+// plan decides from the size of an object whether it is worth reading. Where neither the Store nor the item tells
 // the size, the most that the contract allows is assumed.
 func (b *batch) plan(i int, size int64) (wanted, bool) {
 	c := b.items[i].Contract
 	least, most := sizes(b.r.cfg.Protocol, c)
 	w := wanted{i: i, want: store.Want{Key: b.items[i].Key, Bytes: int(most), Exact: least == most}}
+	if size == 0 {
+		size = int64(b.items[i].Bytes)
+	}
 	if size > 0 {
 		if size < least || size > most {
 			b.drop(i, fmt.Errorf("%w: %d bytes, want %d to %d", embedding.ErrContract, size, least, most))

@@ -3,6 +3,7 @@
 package resolve
 
 import (
+	"context"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -124,5 +125,66 @@ func TestAskedAllTheSame(t *testing.T) {
 	}
 	if n := sized.store.Calls(testkit.Exists); n != expectAfter+1 {
 		t.Errorf("%d exists calls to a Store that tells sizes, want %d", n, expectAfter+1)
+	}
+}
+
+// wanting is a Store that does not tell sizes, and notes what it was asked to give.
+type wanting struct {
+	unsized
+	wants []store.Want
+}
+
+func (w *wanting) Exists(ctx context.Context, keys []embedding.Key) ([]store.State, error) {
+	states, err := w.unsized.Exists(ctx, keys)
+	for i := range states {
+		states[i].Bytes = 0
+	}
+	return states, err
+}
+
+func (w *wanting) Get(ctx context.Context, wants []store.Want) []store.Got {
+	w.wants = append(w.wants, wants...)
+	return w.unsized.Get(ctx, wants)
+}
+
+// What the Store has said that it has is read without a further question, where that holds of all items; and where
+// the size is known the Store is asked for just that.
+func TestStoredIsNotAskedFor(t *testing.T) {
+	b, asked := newUnsized(t)
+	w := &wanting{unsized: unsized{b.store}}
+	b.proto = embedding.A1
+	var err error
+	if b.r, err = New(Config{Store: w, Protocol: embedding.A1, Logger: quiet}); err != nil {
+		t.Fatal(err)
+	}
+	x, y := item("x", 3, 8), item("y", 5, 8)
+	b.plant(x, x, 1)
+	size := int(b.srv.Stats().Bytes)
+	for _, c := range []struct {
+		stored bool
+		bytes  int
+		exists int
+	}{{false, 0, 1}, {false, size, 1}, {true, 0, 0}, {true, size, 0}} {
+		b.r.expects.found.Store(0)
+		w.wants = nil
+		asked()
+		x.Stored, x.Bytes = c.stored, c.bytes
+		b.hit(b.resolve(x)[0], x, control.SourceStore, 1)
+		if e, g := asked(); e != c.exists || g != 1 {
+			t.Errorf("%+v: %d exists and %d get calls, want %d and 1", c, e, g, c.exists)
+		}
+		if got := w.wants[0]; got.Exact != (c.bytes > 0) || c.bytes > 0 && got.Bytes != size || got.Bytes < size {
+			t.Errorf("%+v: asked for %+v, the object has %d bytes", c, got, size)
+		}
+	}
+	rs := b.resolve(x, y)
+	b.hit(rs[0], x, control.SourceStore, 1)
+	b.miss(rs[1], Absent)
+	if e, _ := asked(); e != 1 {
+		t.Errorf("%d questions about two of which one is said to be there, want 1", e)
+	}
+	y.Stored = true // and is gone since
+	if res := b.resolve(y)[0]; res.Reason != Absent || res.Err == nil {
+		t.Errorf("%q, %v, want that it is absent, and an error", res.Reason, res.Err)
 	}
 }

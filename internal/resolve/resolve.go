@@ -40,6 +40,11 @@ type Item struct {
 	Key      embedding.Key
 	Contract embedding.Contract
 	Tenant   string // for Sighted; "" is nobody's
+	// Bytes is the size of the object, 0 where that is not known. A Store that does not tell sizes is asked for
+	// just that.
+	Bytes int
+	// Stored says that the Store has it, as of a moment ago: where all items are Stored, it is not asked again.
+	Stored bool
 }
 
 // Result answers one Item. Either Buf is set, Source says where it came from, and the caller owns one

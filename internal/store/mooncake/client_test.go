@@ -255,6 +255,47 @@ func TestGiveUp(t *testing.T) {
 	}
 }
 
+// Calls that end in time end well beside Close, which takes the arena away after the last one.
+func TestCloseWaitsForCalls(t *testing.T) {
+	f := startFake(t)
+	c, err := Open(t.Context(), Config{Addr: f.addr, Logger: quiet}, newArena(t, 1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	entered, release := make(chan struct{}), make(chan struct{})
+	unmapped := func() int {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.unmaps
+	}
+	f.set(func(uint32, []string, [][]byte) []int64 {
+		close(entered)
+		<-release
+		if n := unmapped(); n != 0 {
+			t.Errorf("%d mappings were withdrawn under a call", n)
+		}
+		return []int64{1}
+	})
+	read, closed := make(chan store.Got), make(chan error)
+	go func() { read <- c.Get(context.Background(), []store.Want{{Key: "k", Bytes: 10}})[0] }()
+	<-entered
+	go func() { closed <- c.Close() }()
+	eventually(t, "Close begins", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.closed
+	})
+	close(release)
+	if g := <-read; g.Err != nil {
+		t.Errorf("a call that ended in time: %v", g.Err)
+	} else {
+		g.Buf.Release()
+	}
+	if err := <-closed; err != nil || unmapped() != 1 {
+		t.Errorf("Close: %v, %d mappings withdrawn, want the only one", err, unmapped())
+	}
+}
+
 // Close ends the calls that do not end by themselves, and gets their memory back.
 func TestCloseEndsCalls(t *testing.T) {
 	f := startFake(t)
@@ -288,7 +329,18 @@ func TestCloseEndsCalls(t *testing.T) {
 	<-entered
 	<-entered
 	start := time.Now()
-	if err := c.Close(); err != nil {
+	closed := make(chan error)
+	go func() { closed <- c.Close() }()
+	eventually(t, "Close begins", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.closed
+	})
+	sent := f.count(fnGet)
+	if g := c.Get(context.Background(), []store.Want{{Key: "late", Bytes: 10}})[0]; !errors.Is(g.Err, errClosed) || f.count(fnGet) != sent {
+		t.Errorf("a Get beside Close: %v, %d calls were sent, want none", g.Err, f.count(fnGet)-sent)
+	}
+	if err := <-closed; err != nil {
 		t.Errorf("Close: %v", err)
 	}
 	if d := time.Since(start); d > 20*time.Second {

@@ -5,8 +5,10 @@ package mooncake
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"afterimage/internal/embedding"
 	"afterimage/internal/store"
@@ -39,6 +41,20 @@ func TestDistrust(t *testing.T) {
 	}
 	if g := read("other", 100); g.Err != nil {
 		t.Errorf("another key: %v", g.Err)
+	}
+}
+
+// However many keys are in doubt, those that came last are.
+func TestDistrustIsBounded(t *testing.T) {
+	var d distrust
+	for i := range maxDistrusted + 10 {
+		d.add(fmt.Sprint(i), time.Hour)
+		if !d.has(fmt.Sprint(i)) {
+			t.Fatalf("key %d is trusted at once", i)
+		}
+	}
+	if n := d.size(); n > maxDistrusted {
+		t.Errorf("%d keys are remembered, want %d at most", n, maxDistrusted)
 	}
 }
 

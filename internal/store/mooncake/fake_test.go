@@ -26,6 +26,7 @@ type fake struct {
 	serving  bool       // what pings answer
 	mem      map[uuid][]byte
 	base     map[uuid]uint64
+	pinged   map[uuid]bool
 	unmaps   int
 	stubborn bool // does not let go of memory
 	noInline bool // does not know fnGetInline
@@ -45,7 +46,7 @@ type fake struct {
 
 func startFake(t testing.TB) *fake {
 	t.Helper()
-	f := &fake{t: t, layout: &putLayouts[0], serving: true, mem: map[uuid][]byte{}, base: map[uuid]uint64{}, calls: map[uint32]int{}}
+	f := &fake{t: t, layout: &putLayouts[0], serving: true, mem: map[uuid][]byte{}, base: map[uuid]uint64{}, pinged: map[uuid]bool{}, calls: map[uint32]int{}}
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -129,6 +130,9 @@ func (f *fake) takeMemory(nc net.Conn) error {
 	}
 	id := uuid{le.Uint64(rec), le.Uint64(rec[8:])}
 	f.mu.Lock()
+	if !f.pinged[id] {
+		f.t.Error("fake: memory of one who has not pinged, which a mooncake_client would never give back")
+	}
 	f.mem[id], f.base[id] = mem, le.Uint64(rec[16:])
 	f.mu.Unlock()
 	_, err = c.Write(make([]byte, 4))
@@ -166,6 +170,10 @@ func (f *fake) answer(fn uint32, body []byte) (byte, []byte) {
 	case fnReady:
 		return 0, single(voidReply, 0, "")
 	case fnPing:
+		d := newDecoder(body, tUUID)
+		f.mu.Lock()
+		f.pinged[uuid{d.u64(), d.u64()}] = true
+		f.mu.Unlock()
 		status := byte(0)
 		if serving {
 			status = 1
