@@ -256,6 +256,26 @@ func TestQuarantineLimit(t *testing.T) {
 	b.stop()
 }
 
+// A Store that confirms nothing is given up before what is remembered of it takes up memory without bound.
+func TestDistrustLimit(t *testing.T) {
+	var reasons []string
+	b := newBench(t, store.GuardConfig{Unready: func(r string) { reasons = append(reasons, r) }})
+	defer b.stop()
+	b.store.Set(testkit.Get, testkit.Fault{Answer: func([]store.Got) []store.Got { return nil }})
+	wants := make([]store.Want, 1<<16)
+	for i := range wants {
+		wants[i] = store.Want{Key: embedding.Key(fmt.Sprint(i)), Bytes: 1}
+	}
+	b.guard.Get(t.Context(), wants)
+	if st := b.guard.Stats(); st.Distrusted != len(wants) || st.Shut {
+		t.Errorf("%+v, want all keys distrusted and the rest taken", st)
+	}
+	_ = b.get("one more", 1)
+	if len(reasons) != 1 || !strings.Contains(reasons[0], "65537 keys are distrusted, limit 65536") || !b.guard.Stats().Shut {
+		t.Errorf("reasons %q, want one with both numbers", reasons)
+	}
+}
+
 // After a restart the reads are misses; the keys of before stay distrusted.
 func TestRestart(t *testing.T) {
 	b := newBench(t, store.GuardConfig{})
