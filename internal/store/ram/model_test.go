@@ -55,7 +55,7 @@ func TestShelfProperties(t *testing.T) {
 			"connect": m.connect, "disconnect": m.disconnect,
 			"reserve": m.reserve, "commit": m.commit, "abort": m.abort,
 			"read": m.read, "done": m.done, "remove": m.remove, "tidy": m.tidy,
-			"lend": m.lend, "return": m.giveBack, "void": m.void, "recall": m.recall,
+			"lend": m.lend, "return": m.giveBack, "return pins": m.giveBackPins, "void": m.void, "recall": m.recall,
 			"pin": m.pin, "unpin": m.unpin, "interrupted pin": m.interruptedPin,
 			"pin and lose": m.pinAndLose, "lend and pin": m.lendAndPin,
 			"": m.look,
@@ -207,6 +207,18 @@ func (m *shelfModel) giveBack(t *rapid.T) {
 	id := b.loans[i].id
 	b.loans = remove(b.loans, i)
 	m.s.giveBack(b.borrower, []uint64{id, id, id + 1000}) // twice, and one that is not there
+}
+
+// giveBackPins says of pins that they end, which is for the table to say.
+func (m *shelfModel) giveBackPins(t *rapid.T) {
+	b := m.who[pick(t, "borrower", m.who)]
+	var ids []uint64
+	for id := range b.borrower.loans {
+		if id&pinnedOnly != 0 {
+			ids = append(ids, id)
+		}
+	}
+	m.s.giveBack(b.borrower, ids)
 }
 
 // void is a GET that the client gave up, before or after the Store answered.

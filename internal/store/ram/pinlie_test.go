@@ -3,10 +3,12 @@
 package ram
 
 import (
+	"errors"
 	"sync/atomic"
 	"testing"
 
 	"afterimage/internal/arena"
+	"afterimage/internal/store"
 )
 
 // What an index says that cannot be is not believed: the Store is asked.
@@ -62,4 +64,60 @@ func TestMoreLoansThanSlots(t *testing.T) {
 	if sent(c) != before {
 		t.Error("with free slots there is a call")
 	}
+}
+
+// A slot that was written under an allowance of before pins nothing.
+func TestSlotOfAnotherNumber(t *testing.T) {
+	l := newLending(t, 8*mib)
+	c, a := l.client(4 * mib)
+	mustPut(t, c, a, "k", mib, 1)
+	link := c.link.Load()
+	link.mu.Lock()
+	p := link.pins
+	at, ok := p.index.find("k", hashOf("k"))
+	if !ok {
+		t.Fatal("no entry for what was stored")
+	}
+	p.set(topWord, 1)
+	for ago, want := range []int{1, 0} {
+		number := atomic.LoadUint64(p.index.allowance(p.place))>>numberShift - uint64(ago)
+		p.set(slotWords, number<<numberShift|at.id)
+		if n := l.srv.Stats().Loans; n != want {
+			t.Errorf("%d loans by the number %d before the one in force, want %d", n, ago, want)
+		}
+		p.set(slotWords, 0)
+		l.srv.Stats()
+	}
+	link.mu.Unlock()
+	l.settled()
+}
+
+// An object that leaves while a client pins it is not pinned, though the numbers of allowances come round
+// meanwhile, so that the client finds its own as it was.
+func TestAllowancesComeRound(t *testing.T) {
+	l := newLending(t, 8*mib)
+	c, a := l.client(4 * mib)
+	mustPut(t, c, a, "k", mib, 1)
+	s, p := l.srv.shelf, c.link.Load().pins
+	rounds := 0
+	p.step = func(where string) {
+		if where != "found" {
+			return
+		}
+		word := p.index.allowance(p.place)
+		was := atomic.LoadUint64(word)
+		s.remove("k")
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for rounds = 1; atomic.LoadUint64(word) != was; rounds++ {
+			s.syncLocked()
+		}
+	}
+	if n, v, err := get(t, c, "k"); !errors.Is(err, store.ErrMiss) {
+		t.Errorf("%d bytes of %d, %v; want a miss", n, v, err)
+	}
+	if rounds != 1<<16 {
+		t.Errorf("the number came round in %d steps, want %d", rounds, 1<<16)
+	}
+	l.settled()
 }
