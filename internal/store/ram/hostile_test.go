@@ -3,6 +3,7 @@
 package ram
 
 import (
+	"bytes"
 	"encoding/binary"
 	"io"
 	"math"
@@ -181,6 +182,15 @@ func TestTakeOfHostileRange(t *testing.T) {
 		}
 		if n++; l.srv.Stats().Malformed != n {
 			t.Errorf("%d bytes at %d: not counted", r[1], r[0])
+		}
+	}
+	// So are bodies that are cut short, or go on behind their key.
+	good := append(numbers(0), reserveBody("k", 64)...)
+	for i, body := range [][]byte{nil, good[:5], good[:len(good)-1], append(bytes.Clone(good), 0)} {
+		lane := rawLane(t, l.path, id, uint64(i+100))
+		lane.send(head{op: opTake}, body...)
+		if h, _ := lane.recv(); h.status != statusMalformed {
+			t.Errorf("body of %d bytes, want %d: status %d, want malformed", len(body), len(good), h.status)
 		}
 	}
 	// Without a link there is no memory to take from.
