@@ -255,6 +255,9 @@ func TestConnectionLimit(t *testing.T) {
 	if out, _ := io.ReadAll(rawDial(t, path)); len(out) != 0 {
 		t.Errorf("third connection of two got %q", out)
 	}
+	if st := srv.Stats(); st.Refused != 1 || st.Connections != 2 {
+		t.Errorf("%d connections and %d refused, want 2 and the third", st.Connections, st.Refused)
+	}
 	a.Close()
 	eventually(t, "place of the closed connection", func() bool { return srv.Stats().Connections == 1 })
 	rawDial(t, path).hello()
