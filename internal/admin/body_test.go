@@ -70,3 +70,15 @@ func TestRollingForgetsAWholeBody(t *testing.T) {
 		t.Errorf("got %d", got)
 	}
 }
+
+// TestRollingAnswersAtOnce: a client that announces more than the server passes over, and waits for a word before it sends
+// that, has its answer.
+func TestRollingAnswersAtOnce(t *testing.T) {
+	s := httptest.NewServer(Rolling(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+	}), time.Hour))
+	defer s.Close()
+	if got := stalled(t, s, "67108865"); got != http.StatusRequestEntityTooLarge {
+		t.Errorf("got %d", got)
+	}
+}

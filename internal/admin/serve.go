@@ -106,7 +106,10 @@ func Rolling(handler http.Handler, timeout time.Duration) http.Handler {
 		if r.Body != nil && r.Body != http.NoBody {
 			body := &rollingBody{ReadCloser: r.Body, rc: rc, timeout: timeout}
 			body.extend()
-			r.Body = body
+			// Of a copy: the server answers at once, and closes, where too much of its own is unread to be passed over.
+			own := *r
+			own.Body = body
+			r = &own
 		}
 		handler.ServeHTTP(&rollingWriter{ResponseWriter: w, rc: rc, timeout: timeout}, r)
 	})
