@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -66,6 +68,12 @@ func TestLongNamesComeBackCut(t *testing.T) {
 	e := openai.AsError(checkForced(control.HeaderPrefill, "P/D", snap.Prefills, long))
 	if e.Status != 400 || len(e.Message) > 400 || !strings.Contains(e.Message, `x..."`) || !strings.Contains(e.Message, "b") {
 		t.Errorf("%d bytes: %.500s", len(e.Message), e.Message)
+	}
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+	r.SetPathValue("trace", long)
+	(&Gateway{traces: newTraces(1)}).serveTrace(w, r)
+	if w.Code != 404 || w.Body.Len() > 400 || !strings.Contains(w.Body.String(), "no trace x") {
+		t.Errorf("%d, %d bytes: %.500s", w.Code, w.Body.Len(), w.Body)
 	}
 	said := openai.AsError(clientError(answered(testWorker, 400, []byte(`{"error":{"message":"`+strings.Repeat(long, 100)+`"}}`))))
 	if said.Status != 400 || len(said.Message) > 5000 || !strings.HasPrefix(said.Message, "xxx") {

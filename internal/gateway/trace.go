@@ -191,7 +191,7 @@ func (g *Gateway) serveTrace(w http.ResponseWriter, r *http.Request) {
 	t, ok := g.traces.get(name)
 	if !ok || !admit.From(r.Context()).Sees(t.tenant) {
 		openai.WriteError(w, &openai.Error{Status: http.StatusNotFound, Type: "NotFoundError", Param: "trace",
-			Message: "no trace " + name + ": the gateway remembers the latest 1024, each under the " + control.HeaderTrace + " of its answer"})
+			Message: "no trace " + openai.Shorten(name) + ": the gateway remembers the latest 1024, each under the " + control.HeaderTrace + " of its answer"})
 		return
 	}
 	select {
