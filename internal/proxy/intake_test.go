@@ -136,3 +136,13 @@ func TestReplyLiftsItsDeadline(t *testing.T) {
 		t.Errorf("the deadline %v is left behind", d.last)
 	}
 }
+
+// TestTooLargeIsNotRead: what a client announces beyond the limit is refused before a byte of it has come.
+func TestTooLargeIsNotRead(t *testing.T) {
+	r := httptest.NewRequest(http.MethodPost, "/", iotest.ErrReader(errors.New("it was read")))
+	r.ContentLength = 101
+	_, err := NewIntake(httptest.NewRecorder(), r, BodyLimits{MaxBytes: 100})
+	if e := openai.AsError(err); err == nil || e.Status != http.StatusRequestEntityTooLarge || !strings.Contains(e.Message, "100") {
+		t.Errorf("got %v, want a 413 that names the limit", err)
+	}
+}

@@ -92,7 +92,7 @@ func TestFailover(t *testing.T) {
 	roles := map[stage]Role{stageEncode: Encode, stagePrefill: Prefill, stageDecode: Decode}
 	for st, answer := range good {
 		for name, bad := range map[string]func(int, received, http.ResponseWriter){
-			"hang up": hangUp, "busy": says(503, `{"error":{"message":"m","type":"t"}}`), "too many": says(429, ``), "bad gateway": says(502, `x`),
+			"hang up": hangUp, "busy": says(503, `{"error":{"message":"m","type":"t"}}`), "too many": says(429, ``), "bad gateway": says(502, `x`), "timed out": says(408, ``),
 		} {
 			t.Run(string(st)+" "+name, func(t *testing.T) {
 				f := newStatic(t, 1, true, says(200, completion), nil)
@@ -296,6 +296,31 @@ func TestFrozenWorker(t *testing.T) {
 	if len(twin.calls()) != 1 {
 		t.Errorf("%d calls to the other worker", len(twin.calls()))
 	}
+}
+
+// TestOnlySilentCallsAreCut: an instance that answers no probe, and yet sends, keeps the calls that it sends on.
+func TestOnlySilentCallsAreCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestRegistry()
+		register(t, r, PrefillDecode, "d")
+		e := r.find("d")
+		streams, c := r.begin(t.Context(), e)
+		silent, other := r.begin(t.Context(), e)
+		time.Sleep(time.Second)
+		round(r, "d", false, time.Now())
+		time.Sleep(time.Second)
+		c.alive()
+		round(r, "d", false, time.Now())
+		round(r, "d", false, time.Now())
+		if err := context.Cause(streams); err != nil {
+			t.Errorf("the call that was heard of: %v", err)
+		}
+		if err := context.Cause(silent); err != errSilent {
+			t.Errorf("the other: %v, want %v", err, errSilent)
+		}
+		c.end(unsaid)
+		other.end(unsaid)
+	})
 }
 
 // TestStaleConnection: a connection that the worker closed while it was idle is no failure.

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -318,6 +319,11 @@ func TestRelayFallsBack(t *testing.T) {
 	ask("a hit", 0, a)
 	p.fail.Store(1)
 	ask("the worker fails with what was brought", 1, a)
+	for deadline := time.Now().Add(20 * time.Second); !slices.Contains(p.consumer.Shards[0].Ops(), "cancel"); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("what was brought in vain is still held: %v", p.consumer.Shards[0].Ops())
+		}
+	}
 	full.Store(true)
 	ask("the consumer hangs up at complete", 1, a)
 	ask("the next one", 0, a)
