@@ -37,9 +37,9 @@ type Member struct {
 	Version  string `json:"version,omitempty"`
 	Modelled bool   `json:"modelled,omitempty"`
 	Backend  string `json:"backend,omitempty"` // what computes
+	Running  int    `json:"running,omitempty"` // pictures at an Encoder, else requests
+	Waiting  int    `json:"waiting,omitempty"`
 	// P/D only.
-	Running   int   `json:"running,omitempty"`
-	Waiting   int   `json:"waiting,omitempty"`
 	Context   int   `json:"context,omitempty"`
 	PoolBytes int64 `json:"pool_bytes,omitempty"`
 }

@@ -107,7 +107,7 @@ func (r *renderer) workers(s Snapshot) {
 			state, colour, about = "down", r.p.Bad, w.Why
 		}
 		running, waiting := "", ""
-		if w.Role != "encoder" && w.Up {
+		if w.Up {
 			running, waiting = fmt.Sprint(w.Running), fmt.Sprint(w.Waiting)
 		}
 		r.line(colour, "%-8s  %-20s  %-8s  %7s  %7s  %s", w.Role, cmp.Or(w.Name, "-"), state, running, waiting, about)

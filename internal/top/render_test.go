@@ -35,7 +35,7 @@ Store     [#####---------------] 25.0 % full, 1.0 MiB of 4.0 MiB, 1 objects, 75.
 
 ROLE      NAME                  STATE     RUNNING  WAITING
 encoder   encoder-0             down                        does not answer
-encoder   encoder-1             up                          m
+encoder   encoder-1             up              0        0  m
 prefill   prefill-0             up              2        1  m
 decode    decode-0              up              1        0  m
 

@@ -49,7 +49,7 @@ function fleet(view) {
   const busy = (w) => worker(w, `${w.running || 0} running, ${w.waiting || 0} waiting${w.backend ? ` · ${w.backend}` : ""}`);
   fill(byId("fleet"),
     column("gateway", worker({ name: "this gateway", up: true }, `version ${view.version}`)),
-    column("Encoders", ...view.encoders.map((w) => worker(w, w.backend || "ready"))),
+    column("Encoders", ...view.encoders.map(busy)),
     column("Store", card),
     column(decoding ? "Prefill" : "Prefill/Decode", ...view.prefills.map(busy)),
     ...decoding ? [column("Decode", ...view.decodes.map(busy))] : []);
@@ -96,13 +96,16 @@ function details(r) {
     el("p", { class: "dim" }, `${[r.prefill || "no P/D", r.decode].filter(Boolean).join(" and ")}, ${r.attempts} ${r.attempts === 1 ? "attempt" : "attempts"} · ${[stages, ...over].join(" · ")}`));
 }
 
+// Why a request without pictures has none.
+const without = (status) => status < 400 ? "text only" : status === 499 ? "its client left" : status < 500 ? "refused" : "failed";
+
 function request(r, open) {
   const total = r.done ? ms(r.stages.at(-1).ms) : "in work";
   const state = r.done && r.status !== 200 ? el("span", { class: "n failed" }, `${r.status}`) : el("span", { class: "n" }, total);
   const chips = r.items.flatMap((it) => [...picture(it.identifier), chip(it.source, `${it.source} ${it.ms ? ms(it.ms) : ""}`)]);
   const box = el("details", { "data-number": r.number },
     el("summary", {}, el("span", {}, `#${r.number}`), el("span", { class: "when dim" }, at(r.begun)),
-      el("span", { class: "chips" }, ...(chips.length ? chips : [el("span", { class: "dim" }, r.status < 400 ? "text only" : "ended early")])), bar(r), state),
+      el("span", { class: "chips" }, ...(chips.length ? chips : [el("span", { class: "dim" }, without(r.status))])), bar(r), state),
     details(r));
   box.open = open;
   return box;
