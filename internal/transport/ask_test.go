@@ -34,3 +34,35 @@ func TestLargeObjectsAreAskedFor(t *testing.T) {
 	}
 	w.wantObject(wanted, buf.Bytes())
 }
+
+// TestCancelEmptiesTheQueue: an object that has not begun to leave when its receiver cancels it does not travel.
+func TestCancelEmptiesTheQueue(t *testing.T) {
+	w := newWorld(t, 1)
+	defer w.close()
+	s := w.sender()
+	defer s.Close()
+	l, err := s.(*sender).connect(t.Context(), w.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.mu.Lock()
+	l.busy = true // as while a large object leaves
+	l.mu.Unlock()
+	f, buf := flight{transferID{1}, 1}, w.buf(object(t, "a"))
+	c, err := l.begin(f, buf.Len())
+	if err == nil {
+		err = l.send(f, buf)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf.Release()
+	l.mu.Lock()
+	l.cancelledLocked(f, "late")
+	queued := len(l.queue)
+	l.busy = false
+	l.mu.Unlock()
+	if a := <-c.answer; queued != 0 || committed(w.from) != 0 || a.status != statusCancelled {
+		t.Errorf("%d frames queued, %d bytes held, told %v", queued, committed(w.from), a.status)
+	}
+}

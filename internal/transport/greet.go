@@ -20,7 +20,7 @@ func (s *session) greet() error {
 		return err
 	}
 	if s.near != nil {
-		if err := sameUser(s.near); err != nil {
+		if err := sameUser(s.near, s.r.user); err != nil {
 			return err
 		}
 	}

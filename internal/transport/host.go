@@ -52,9 +52,9 @@ func listenNear() (*net.UnixListener, string, error) {
 	return ln, name, nil
 }
 
-// sameUser refuses a process of another user at the other end: the socket has no file that would keep
+// sameUser refuses a process of another than user at the other end: the socket has no file that would keep
 // it out.
-func sameUser(nc *net.UnixConn) error {
+func sameUser(nc *net.UnixConn, user int) error {
 	raw, err := nc.SyscallConn()
 	if err != nil {
 		return err
@@ -67,8 +67,8 @@ func sameUser(nc *net.UnixConn) error {
 	if err = errors.Join(err, credErr); err != nil {
 		return fmt.Errorf("credentials of the peer: %w", err)
 	}
-	if int(cred.Uid) != os.Geteuid() {
-		return fmt.Errorf("%w: process %d of user %d at the socket, want user %d", ErrRefused, cred.Pid, cred.Uid, os.Geteuid())
+	if int(cred.Uid) != user {
+		return fmt.Errorf("%w: process %d of user %d at the socket, want user %d", ErrRefused, cred.Pid, cred.Uid, user)
 	}
 	return nil
 }

@@ -172,10 +172,29 @@ func TestLoanFallsBackToCopy(t *testing.T) {
 		s.(*sender).me.Network = "net:[1]"
 		return s
 	})
+	f("another user, says the receiver", func(w *world) Sender {
+		w.user++
+		return w.sender(func(c *SenderConfig) { c.Arena = w.from })
+	})
 	f("a socket that is gone", func(w *world) Sender {
 		w.me.Socket = "@afterimage-test-nobody"
 		return w.sender(func(c *SenderConfig) { c.Arena = w.from })
 	})
+}
+
+// A sender shows its memory to no process of another user.
+func TestMemoryIsForOneUser(t *testing.T) {
+	w, s := nearWorld(t, 4)
+	s.(*sender).user++
+	tk := w.grant(want("a"))[0]
+	buf := w.buf(object(t, "a"))
+	if err := s.Send(t.Context(), tk.Grant(), buf); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "of user") {
+		t.Errorf("got %v", err)
+	}
+	buf.Release()
+	tk.Cancel()
+	s.Close()
+	w.close()
 }
 
 // At most half of an arena is on loan; past a quarter the oldest loans are asked back.

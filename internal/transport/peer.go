@@ -150,7 +150,7 @@ func (s *sender) openNear(ctx context.Context, address, socket string, generatio
 		return nil, err
 	}
 	defer context.AfterFunc(s.ctx, func() { nc.Close() })()
-	if err = sameUser(nc.(*net.UnixConn)); err == nil {
+	if err = sameUser(nc.(*net.UnixConn), s.user); err == nil {
 		tune(nc)
 		var their hello
 		var got uint64

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ type receiver struct {
 	m          *Metrics
 	n          *series
 	me         hello
+	user       int // whose processes may take the socket of this host
 	generation uint64
 	address    string
 	listeners  []net.Listener
@@ -73,6 +75,7 @@ func newReceiver(cfg ReceiverConfig) (*receiver, error) {
 		cfg: cfg, log: cfg.Logger, m: cfg.Metrics, n: cfg.Metrics.side(sideReceiver),
 		me: hello{Engine: cfg.Engine, Model: cfg.Model, Cols: cfg.Cols, DType: cfg.DType, Keys: KeyVersion,
 			Version: cfg.Version, place: here()},
+		user:       os.Geteuid(),
 		generation: newGeneration(),
 		address:    cfg.Advertise,
 		listeners:  []net.Listener{cfg.Listener},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 
@@ -17,11 +18,12 @@ import (
 
 // sender implements Sender: one connection per address, opened by the first Send and kept.
 type sender struct {
-	cfg SenderConfig
-	log *slog.Logger
-	m   *Metrics
-	n   *series
-	me  hello
+	cfg  SenderConfig
+	log  *slog.Logger
+	m    *Metrics
+	n    *series
+	me   hello
+	user int // whose processes are shown memory
 
 	copies copies
 
@@ -46,6 +48,7 @@ func NewSender(cfg SenderConfig) (Sender, error) {
 		cfg: cfg, log: cfg.Logger, m: cfg.Metrics, n: cfg.Metrics.side(sideSender),
 		me: hello{Engine: cfg.Engine, Model: cfg.Model, Cols: cfg.Cols, DType: cfg.DType, Keys: KeyVersion,
 			Version: cfg.Version, place: here()},
+		user:   os.Geteuid(),
 		copies: copies{byBuf: make(map[*arena.Buf]*duplicate)},
 		peers:  make(map[string]*peer),
 		links:  make(map[*link]struct{}),
