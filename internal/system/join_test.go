@@ -177,6 +177,30 @@ func TestJoinStartsOneClient(t *testing.T) {
 	eventually(t, "the client ends with its Encoder", func() bool { return len(j.clients()) == 0 })
 }
 
+// TestJoinGivesNothing: in mode standalone-store the mooncake_client that is started gives the cluster no memory. What
+// the Encoder publishes goes to the nodes that do.
+func TestJoinGivesNothing(t *testing.T) {
+	j := newJoiner(t)
+	text := fmt.Sprintf(`{"master_server_address": %q, "protocol": "tcp", "mode": "standalone-store", "global_segment_size": 0}`, j.m.MasterAddr())
+	if err := os.WriteFile(j.file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := j.start(t, "encoder-0")
+	pid, _ := j.one(t, "one client serves the Encoder", 0, e)
+	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || !bytes.Contains(args, []byte("--global_segment_size=0\x00")) {
+		t.Errorf("the client runs as %q, %v, want no segment", args, err)
+	}
+	if n := j.m.Metric("master_total_capacity_bytes"); n != 0 {
+		t.Errorf("the cluster has %v bytes, want none", n)
+	}
+	j.m.AddNode(64 << 20)
+	eventually(t, "an object is stored there", func() bool {
+		stdout, _, status := run(t, "doctor", "--store", "mooncake", "--mooncake-client", j.client)
+		return status == 0 && strings.Contains(stdout, "ok    object")
+	})
+}
+
 // TestJoinRefusesToStart: with mooncake.start_client off, an Encoder that finds no mooncake_client ends and
 // says how one is started; the same command works.
 func TestJoinRefusesToStart(t *testing.T) {
