@@ -37,7 +37,9 @@ type fake struct {
 	exist func(keys []string) []int64
 	// removed is how each removal ends; 0 is that there is nothing.
 	removed code
-	calls   map[uint32]int
+	// size is that of every object; 0 is that there is none.
+	size  byte
+	calls map[uint32]int
 
 	wg    sync.WaitGroup
 	conns []net.Conn
@@ -164,7 +166,7 @@ func (f *fake) serve(c net.Conn) error {
 func (f *fake) answer(fn uint32, body []byte) (byte, []byte) {
 	f.mu.Lock()
 	f.calls[fn]++
-	serving, exist, layout, noInline, removed := f.serving, f.exist, f.layout, f.noInline, f.removed
+	serving, exist, layout, noInline, removed, size := f.serving, f.exist, f.layout, f.noInline, f.removed, f.size
 	f.mu.Unlock()
 	switch fn {
 	case fnReady:
@@ -192,6 +194,11 @@ func (f *fake) answer(fn uint32, body []byte) (byte, []byte) {
 			codes[i] = int64(cmp.Or(removed, codeNotFound))
 		}
 		return 0, list(putReply, codes, 0)
+	case fnSize:
+		if size == 0 {
+			return 0, single(sizeReply, codeNotFound, "")
+		}
+		return 0, single(sizeReply, 0, string([]byte{size, 0, 0, 0, 0, 0, 0, 0}))
 	case fnMapped:
 		return 0, single(boolReply, 0, "\x01")
 	case fnUnmap:

@@ -88,6 +88,30 @@ func TestInlineSizesDiffer(t *testing.T) {
 	}
 }
 
+// A transfer of the short way that fails is in doubt, unless the object turns out to be of another size: then nothing
+// was transferred, and only its memory is held, for a moment.
+func TestInlineFails(t *testing.T) {
+	for _, tc := range []struct {
+		size  byte
+		class error
+	}{{100, store.ErrUnconfirmed}, {0, store.ErrUnconfirmed}, {99, store.ErrRejected}} {
+		f, c, _ := startWithFake(t)
+		f.mu.Lock()
+		f.size = tc.size
+		f.mu.Unlock()
+		f.set(func(uint32, []string, [][]byte) []int64 { return []int64{int64(codeTransferFailed)} })
+		g := c.Get(t.Context(), []store.Want{{Key: "k", Bytes: 100, Exact: true}})[0]
+		if !errors.Is(g.Err, tc.class) || f.count(fnGetInline) != 1 || f.count(fnGet) != 0 {
+			t.Errorf("size %d: %v, want %v by the short way", tc.size, g.Err, tc.class)
+		}
+		doubt := tc.class == store.ErrUnconfirmed
+		if st := c.Stats(); st.Quarantined != 1 || c.wary.has("k") != doubt {
+			t.Errorf("size %d: %d ranges were held, distrusted: %v, want 1 and %v", tc.size, st.Quarantined, c.wary.has("k"), doubt)
+		}
+		idle(t, c.arena)
+	}
+}
+
 // What the short way answers at a real server is what the other one does, whatever is there.
 func TestInlineAnswers(t *testing.T) {
 	t.Parallel()
