@@ -40,7 +40,7 @@ func (o *Reply) Pass(resp *http.Response, alive func()) error {
 		return o.passStream(resp.Body, ct, alive)
 	}
 	body, err := readAnswer(resp)
-	if err == nil && !json.Valid(body) && len(body) <= maxAnswerBytes {
+	if err == nil && len(body) <= maxAnswerBytes && !json.Valid(body) {
 		err = fmt.Errorf("an answer of %d bytes is not whole JSON", len(body))
 	}
 	if err != nil {
