@@ -271,8 +271,8 @@ func TestCloseWaitsForCalls(t *testing.T) {
 	f.set(func(uint32, []string, [][]byte) []int64 {
 		close(entered)
 		<-release
-		if n := unmapped(); n != 0 {
-			t.Errorf("%d mappings were withdrawn under a call", n)
+		if n := unmapped(); n != 0 || c.Err() != nil {
+			t.Errorf("under a call %d mappings were withdrawn, and calls are told to end: %v", n, c.Err())
 		}
 		return []int64{1}
 	})
@@ -285,6 +285,9 @@ func TestCloseWaitsForCalls(t *testing.T) {
 		defer c.mu.Unlock()
 		return c.closed
 	})
+	if _, err := exists(t, c, "k"); !errors.Is(err, errClosed) {
+		t.Errorf("a question beside Close: %v", err)
+	}
 	close(release)
 	if g := <-read; g.Err != nil {
 		t.Errorf("a call that ended in time: %v", g.Err)
