@@ -16,6 +16,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"afterimage/internal/client"
 	"afterimage/internal/model"
 )
 
@@ -214,4 +215,30 @@ func TestPageShowsThumbnails(t *testing.T) {
 	if strings.Contains(logs, "thumbnail") || strings.Contains(logs, "JFIF") {
 		t.Errorf("thumbnails are logged:\n%s", logs)
 	}
+}
+
+// Of each request without pictures the page says why it has none, and of one in work only that it is.
+func TestPageWordsRequests(t *testing.T) {
+	u := startUp(t, "--engine", "device", "--device", "encode=1h")
+	u.mustAsk(t, "")
+	if _, err := u.client.Ask(t.Context(), client.Question{Text: "q", Images: [][]byte{[]byte("no picture")}}, nil); err == nil {
+		t.Fatal("what is no picture is answered")
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() {
+		_, err := u.client.Ask(ctx, client.Question{Text: "q", Images: [][]byte{picture(t, 32, 32, 1)}}, nil)
+		left <- err
+	}()
+	p := openBrowser(t)
+	const row = `document.querySelector("#requests details[data-number='%d'] summary .chips")?.textContent === %q`
+	p.do(chromedp.EmulateViewport(1200, 900), chromedp.Navigate(u.url+"/"), becomes(fmt.Sprintf(row, 1, "text only")), becomes(fmt.Sprintf(row, 2, "refused")),
+		becomes(`document.querySelector("#requests details[data-number='3'] summary .n")?.textContent === "in work"`), becomes(fmt.Sprintf(row, 3, "")),
+		becomes(`document.querySelectorAll("#fleet .worker.up").length === 5`), shows("#fleet", "1 running"))
+	p.shoot("words.png")
+	leave()
+	if err := <-left; err == nil {
+		t.Error("a picture that takes an hour is answered")
+	}
+	p.do(becomes(fmt.Sprintf(row, 3, "its client left")))
 }

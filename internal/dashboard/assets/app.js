@@ -96,8 +96,13 @@ function details(r) {
     el("p", { class: "dim" }, `${[r.prefill || "no P/D", r.decode].filter(Boolean).join(" and ")}, ${r.attempts} ${r.attempts === 1 ? "attempt" : "attempts"} · ${[stages, ...over].join(" · ")}`));
 }
 
-// Why a request without pictures has none.
-const without = (status) => status < 400 ? "text only" : status === 499 ? "its client left" : status < 500 ? "refused" : "failed";
+// Why a request has no pictures. Of one in work it is not known yet.
+function without({ done, status }) {
+  if (!done) return "";
+  if (status < 400) return "text only";
+  if (status === 499) return "its client left";
+  return status < 500 ? "refused" : "failed";
+}
 
 function request(r, open) {
   const total = r.done ? ms(r.stages.at(-1).ms) : "in work";
@@ -105,7 +110,7 @@ function request(r, open) {
   const chips = r.items.flatMap((it) => [...picture(it.identifier), chip(it.source, `${it.source} ${it.ms ? ms(it.ms) : ""}`)]);
   const box = el("details", { "data-number": r.number },
     el("summary", {}, el("span", {}, `#${r.number}`), el("span", { class: "when dim" }, at(r.begun)),
-      el("span", { class: "chips" }, ...(chips.length ? chips : [el("span", { class: "dim" }, without(r.status))])), bar(r), state),
+      el("span", { class: "chips" }, ...(chips.length ? chips : [el("span", { class: "dim" }, without(r))])), bar(r), state),
     details(r));
   box.open = open;
   return box;
