@@ -95,8 +95,9 @@ func samplingOptions(t *testing.T, f *fleet) {
 	if got := content(`"temperature":0,"logit_bias":{"97":100},"max_tokens":20`); got != strings.Repeat("a", 20) {
 		t.Errorf("a bias for a: %q", got)
 	}
-	if got := content(`"temperature":0,"ignore_eos":true,"max_tokens":30`); len(got) < 12 || got[:12] != plain.Choices[0].Message.Content {
-		t.Errorf("past the end: %q", got)
+	past := f.with(t, file, `"temperature":0,"ignore_eos":true,"max_tokens":30`)
+	if got := past.Choices[0].Message.Content; past.Usage.CompletionTokens != 30 || len(got) < 12 || got[:12] != plain.Choices[0].Message.Content {
+		t.Errorf("past the end: %d tokens, %q", past.Usage.CompletionTokens, got)
 	}
 	if got := content(`"temperature":1,"top_k":1,"min_p":0.5,"repetition_penalty":1.0,"presence_penalty":0,"frequency_penalty":0`); got != plain.Choices[0].Message.Content {
 		t.Errorf("one to choose from: %q", got)
