@@ -88,19 +88,19 @@ func (x *publishRun) measure(ctx context.Context, n, size int) (err error) {
 		ways = append(ways, peer)
 	}
 	shown := x.lend.registrations()
-	if err := x.Rounds.of(x.o.bufs[0].Len()).measure(ctx, ways...); err != nil {
+	if err := x.Rounds.measure(ctx, ways...); err != nil {
 		return err
 	}
 	x.rows = append(x.rows,
-		Absolute(x.name+" PUT", "p50 us", put.median(), float64(n)*maxPutUS+maxPutRatio*base.median()),
-		Against(x.name+" PUT", "p50 us", put.median(), "memcpy+checksum", base.median(), 0),
-		Absolute(x.name+" Publish, as the request pays", "p50 us", call.median(), 0),
-		Absolute(x.name+" Publish until stored", "p50 us", whole.median(), 0),
+		Absolute(x.name+" PUT", "p50 us", put.p50(), float64(n)*maxPutUS+maxPutRatio*base.p50()),
+		Against(x.name+" PUT", "p50 us", put.p50(), "memcpy+checksum", base.p50(), 0),
+		Absolute(x.name+" Publish, as the request pays", "p50 us", call.p50(), 0),
+		Absolute(x.name+" Publish until stored", "p50 us", whole.p50(), 0),
 		none(x.name+" PUT", "registrations, of all runs", float64(x.lend.registrations()-shown)),
-		Against(x.name+" PUT", "p50 us", put.median(), "memory shown for each", each.median(), 0),
+		Against(x.name+" PUT", "p50 us", put.p50(), "memory shown for each", each.p50(), 0),
 	)
 	if n > 1 {
-		x.rows = append(x.rows, Against(x.name+" PUT, in one call", "p50 us", batch.median(), "one by one", put.median(), 0))
+		x.rows = append(x.rows, Against(x.name+" PUT, in one call", "p50 us", batch.p50(), "one by one", put.p50(), 0))
 	}
 	x.peerRow(put, peer)
 	return nil
@@ -108,7 +108,7 @@ func (x *publishRun) measure(ctx context.Context, n, size int) (err error) {
 
 func (x *publishRun) peerRow(put, peer *way) {
 	if peer != nil {
-		x.rows = append(x.rows, Against(x.name+" PUT", "p50 us", put.median(), "redis", peer.median(), 0))
+		x.rows = append(x.rows, Against(x.name+" PUT", "p50 us", put.p50(), "redis", peer.p50(), 0))
 	} else if x.Redis {
 		row := Missing(x.name+" PUT", "p50 us", x.noRedis)
 		row.Peer = "redis"

@@ -137,7 +137,7 @@ func (x *resolverRun) peerRow(name string, ours, peer *way) {
 		if x.o.bufs[0].Len() >= redisFrom {
 			target = maxRedisRatio
 		}
-		x.rows = append(x.rows, Against(name, "p50 us", ours.median(), "redis", peer.median(), target))
+		x.rows = append(x.rows, Against(name, "p50 us", ours.p50(), "redis", peer.p50(), target))
 	case x.Redis:
 		row := Missing(name, "p50 us", x.noRedis)
 		row.Peer = "redis"
@@ -172,7 +172,7 @@ func (x *resolverRun) misses(ctx context.Context) error {
 	}
 	runtime.ReadMemStats(&after)
 	x.rows = append(x.rows,
-		Absolute(x.name+" full miss", "p50 us", w.median(), maxMissUS),
+		Absolute(x.name+" full miss", "p50 us", w.p50(), maxMissUS),
 		Absolute(x.name+" full miss", "Store calls", float64(x.lend.calls()-calls)/runs, 1),
 		none(x.name+" full miss", "allocations, Store client's included", float64((after.Mallocs-before.Mallocs)/runs)),
 	)

@@ -56,9 +56,9 @@ func (x *resolverRun) loans(ctx context.Context, peer *way) error {
 		return err
 	}
 	x.rows = append(x.rows,
-		Absolute(x.name+" full hit on loan", "p50 us", loan.median(), maxHitUS),
-		Absolute(x.name+" checksum scan", "p50 us", sum.median(), 0),
-		Absolute(x.name+" partial hit", "p50 us", partial.median(), 0),
+		Absolute(x.name+" full hit on loan", "p50 us", loan.p50(), maxHitUS),
+		Absolute(x.name+" checksum scan", "p50 us", sum.p50(), 0),
+		Absolute(x.name+" partial hit", "p50 us", partial.p50(), 0),
 	)
 	x.peerRow(x.name+" full hit on loan", loan, peer)
 	return nil
@@ -82,7 +82,7 @@ func (x *resolverRun) serials(ctx context.Context, _ *way) error {
 		return err
 	}
 	x.rows = append(x.rows,
-		Against(x.name+" full hit, batch", "p50 us", batch.median(), "serial", serial.median(), 0),
+		Against(x.name+" full hit, batch", "p50 us", batch.p50(), "serial", serial.p50(), 0),
 		Absolute(x.name+" full hit, first after start, connecting included", "us", first, 0),
 		Absolute(x.name+" full hit, first after start", "registrations", float64(shown), 0))
 	for _, w := range []*way{batch, serial} {
@@ -119,11 +119,11 @@ func (x *resolverRun) copyHits(ctx context.Context, peer *way) error {
 		return err
 	}
 	x.rows = append(x.rows,
-		Absolute(x.name+" copy into own arena", "p50 us", copied.median(), maxCallUS+maxCopyRatio*memcpy.median()),
-		Absolute(x.name+" copy through the socket", "p50 us", streamed.median(), 0),
-		Absolute(x.name+" memcpy", "p50 us", memcpy.median(), 0))
+		Absolute(x.name+" copy into own arena", "p50 us", copied.p50(), maxCallUS+maxCopyRatio*memcpy.p50()),
+		Absolute(x.name+" copy through the socket", "p50 us", streamed.p50(), 0),
+		Absolute(x.name+" memcpy", "p50 us", memcpy.p50(), 0))
 	if peer != nil {
-		x.rows = append(x.rows, Against(x.name+" copy into own arena", "p50 us", copied.median(), "redis", peer.median(), 0))
+		x.rows = append(x.rows, Against(x.name+" copy into own arena", "p50 us", copied.p50(), "redis", peer.p50(), 0))
 	}
 	return nil
 }

@@ -47,18 +47,6 @@ type Rounds struct{ Rounds, Warmup, Samples int }
 // the way before.
 func DefaultRounds() Rounds { return Rounds{Rounds: 3, Warmup: 10, Samples: 30} }
 
-// uncached is the size from which on an object that is copied and summed leaves little in the caches.
-const uncached = 16 << 20
-
-// of returns r for PUTs of objects of so many bytes: as many samples, but, where no run is warm from the one before,
-// in turns a tenth as long. Then a spell in which others take the memory's bandwidth meets all ways.
-func (r Rounds) of(size int) Rounds {
-	if size < uncached {
-		return r
-	}
-	return Rounds{Rounds: 10 * r.Rounds, Warmup: 2, Samples: max(r.Samples/10, 1)}
-}
-
 // measure runs all ways.
 func (r Rounds) measure(ctx context.Context, ways ...*way) error {
 	for range r.Rounds {

@@ -111,16 +111,6 @@ func TestPublishBench(t *testing.T) {
 	}
 }
 
-func TestRoundsOfLargeObjects(t *testing.T) {
-	r := DefaultRounds()
-	if got := r.of(1 << 20); got != r {
-		t.Errorf("1 MiB: %+v, want %+v", got, r)
-	}
-	if got := r.of(30 << 20); got.Rounds*got.Samples != r.Rounds*r.Samples || got.Rounds <= r.Rounds || got.Warmup < 1 {
-		t.Errorf("30 MiB: %+v, want the %d samples of %+v in shorter turns", got, r.Rounds*r.Samples, r)
-	}
-}
-
 func TestRoundsAlternate(t *testing.T) {
 	var order []string
 	note := func(name string) *way {
