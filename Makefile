@@ -69,7 +69,7 @@ race: ## run the tests under the race detector (needs a C compiler)
 		$$($(GO) list ./... | grep -v -x $(foreach p,$(NO_RACE),-e 'afterimage/$(p)'))
 
 # Fuzzers of what strangers send to a gateway: bodies, data URLs, events, headers of requests and of image hosts.
-FUZZ     := openai/FuzzEnvelope openai/FuzzScan openai/FuzzEvents media/FuzzReception media/FuzzValidator proxy/FuzzRequestID tracing/FuzzParse admit/FuzzTimeout
+FUZZ     := openai/FuzzEnvelope openai/FuzzScan openai/FuzzEvents media/FuzzReception media/FuzzParseDataURL media/FuzzValidator proxy/FuzzRequestID tracing/FuzzParse admit/FuzzTimeout
 FUZZTIME ?= 30s
 
 .PHONY: fuzz
