@@ -174,14 +174,13 @@ func TestBadEngineFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var all []bad
-	for name, dir := range map[string]string{"no libraries": empty, "no folder": filepath.Join(empty, "none")} {
-		all = append(all, bad{name: name, args: append([]string{"--engine-dir", dir}, flags...),
-			want: []string{dir, "holds no libllama.so.0", "make deps"}})
-	}
-	all = append(all, bad{name: "empty library", args: append([]string{"--engine-dir", wrong}, flags...),
-		want: []string{filepath.Join(wrong, "libllama.so.0"), "make deps"}})
-	runBad(t, all)
+	none := filepath.Join(empty, "none")
+	with := func(dir string) []string { return append([]string{"--engine-dir", dir}, flags...) }
+	runBad(t, []bad{
+		{name: "no folder", args: with(none), status: 2, want: []string{none, "--engine-dir", "no such folder", "make deps"}},
+		{name: "no libraries", args: with(empty), want: []string{empty, "holds no libllama.so.0", "make deps"}},
+		{name: "empty library", args: with(wrong), want: []string{filepath.Join(wrong, "libllama.so.0"), "make deps"}},
+	})
 }
 
 // TestUnknownCommand misspells a command.
