@@ -73,7 +73,7 @@ func (c *Cache) copyOf(b *arena.Buf) *arena.Buf {
 	if err != nil {
 		return nil
 	}
-	copy(mine.Bytes(), b.Bytes())
+	arena.Copy(mine.Bytes(), b.Bytes())
 	mine.Commit()
 	return mine
 }

@@ -36,7 +36,7 @@ func (c *copies) take(own *arena.Arena, buf *arena.Buf) *duplicate {
 	c.mu.Unlock()
 	d.once.Do(func() {
 		if room, err := own.Reserve(buf.Len()); err == nil {
-			copy(room.Bytes(), buf.Bytes())
+			arena.Copy(room.Bytes(), buf.Bytes())
 			room.Commit()
 			d.buf = room
 		}

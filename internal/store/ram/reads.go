@@ -131,7 +131,7 @@ func copied(a *arena.Arena, got store.Got) store.Got {
 	if err != nil {
 		return store.Got{Err: fmt.Errorf("%w: no memory for %d bytes: %w", store.ErrRejected, got.Buf.Len(), err)}
 	}
-	copy(b.Bytes(), got.Buf.Bytes())
+	arena.Copy(b.Bytes(), got.Buf.Bytes())
 	b.Commit()
 	return store.Got{Buf: b}
 }
