@@ -48,7 +48,7 @@ func show(t *testing.T, cells int, uses []int, deliver func(w *witness, give fun
 		layout, rows := picture(byte(i+1), 40)
 		h.Deliver(i, layout, rows)
 	})
-	<-h.Done()
+	await(t, h)
 	if h.Err() != nil {
 		t.Error(h.Err())
 	}

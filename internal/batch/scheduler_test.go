@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -81,10 +82,32 @@ func conversation(seed int) []Part {
 	return append(out, Part{Tokens: words(rng.Int32N(100), 1+rng.IntN(90))})
 }
 
+// limit is how long a request of a test may take: its prompts and answers are computed in milliseconds.
+const limit = 30 * time.Second
+
+var errLimit = fmt.Errorf("the request has not ended in %v: the scheduler goes round in circles, or forgot it", limit)
+
+// limited returns a context that ends a request which would never end.
+func limited(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errLimit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// await waits for the end of a request, and fails the test if there is none.
+func await(t *testing.T, h *Handle) {
+	t.Helper()
+	select {
+	case <-h.Done():
+	case <-limited(t).Done():
+		t.Fatal(errLimit)
+	}
+}
+
 func ask(t *testing.T, s *Scheduler, n int, parts ...Part) []int32 {
 	t.Helper()
 	r := &reader{n: n}
-	if err := s.Ask(t.Context(), parts, r.next); err != nil {
+	if err := s.Ask(limited(t), parts, r.next); err != nil {
 		t.Error(err)
 	}
 	return r.toks
@@ -126,7 +149,7 @@ func TestMemoryRunsOut(t *testing.T) {
 	s := newScheduler(t, newModel(t, 2, 128, 128).Runner(), Config{})
 	first, second := &reader{n: 80}, &reader{n: 80}
 	var later *Handle
-	err := s.Ask(t.Context(), parts(1), func(logits []float32) (tok int32, more bool, err error) {
+	err := s.Ask(limited(t), parts(1), func(logits []float32) (tok int32, more bool, err error) {
 		if later == nil { // while this one is at work
 			later, err = s.Submit(Request{Prompt: []Segment{{Tokens: words(2, 40), Item: -1}}, Cells: 40, Next: second.next})
 		}
@@ -136,7 +159,7 @@ func TestMemoryRunsOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-later.Done()
+	await(t, later)
 	if !slices.Equal(first.toks, want[0]) || !slices.Equal(second.toks, want[1]) || later.Err() != nil {
 		t.Errorf("got %v and %v, %v; want %v", first.toks, second.toks, later.Err(), want)
 	}
@@ -215,21 +238,21 @@ func TestFaultsHitOneRequest(t *testing.T) {
 			var bad *ItemError
 			switch layout, rows := picture(1, 20); i % 5 {
 			case 0: // in a prompt
-				err = s.Ask(t.Context(), []Part{{Tokens: append(words(5, 40), 251)}}, (&reader{n: 5}).next)
+				err = s.Ask(limited(t), []Part{{Tokens: append(words(5, 40), 251)}}, (&reader{n: 5}).next)
 			case 1: // in a call that others share
 				n := 0
-				err = s.Ask(t.Context(), []Part{{Tokens: words(5, 40)}}, func([]float32) (int32, bool, error) { n++; return 248 + int32(n), true, nil })
+				err = s.Ask(limited(t), []Part{{Tokens: words(5, 40)}}, func([]float32) (int32, bool, error) { n++; return 248 + int32(n), true, nil })
 			case 2: // in the caller's own code
-				err = s.Ask(t.Context(), []Part{{Tokens: words(5, 40)}}, func([]float32) (int32, bool, error) { return 0, false, errFault })
+				err = s.Ask(limited(t), []Part{{Tokens: words(5, 40)}}, func([]float32) (int32, bool, error) { return 0, false, errFault })
 			case 3:
-				err = s.Ask(t.Context(), []Part{{Tokens: words(5, 40)}}, func(l []float32) (int32, bool, error) { return int32(l[len(l)+i]), true, nil })
+				err = s.Ask(limited(t), []Part{{Tokens: words(5, 40)}}, func(l []float32) (int32, bool, error) { return int32(l[len(l)+i]), true, nil })
 				if err == nil || !strings.Contains(err.Error(), "index out of range") {
 					t.Errorf("a panic in the caller's own code: %v", err)
 				}
 				return
 			case 4:
 				copy(rows[80:], []byte{0, 0, 0xc0, 0x7f})
-				err = s.Ask(t.Context(), []Part{{Tokens: words(5, 40)}, {Layout: layout, Data: rows}, {Tokens: words(3, 3)}}, (&reader{n: 5}).next)
+				err = s.Ask(limited(t), []Part{{Tokens: words(5, 40)}, {Layout: layout, Data: rows}, {Tokens: words(3, 3)}}, (&reader{n: 5}).next)
 				if !errors.As(err, &bad) || bad.Item != 0 || !errors.Is(err, engine.ErrBadRows) {
 					t.Errorf("rows that are no numbers: %v", err)
 				}
@@ -246,7 +269,7 @@ func TestFaultsHitOneRequest(t *testing.T) {
 // What a sequence holds when a call failed is known to nobody: a prompt that begins like it is computed from the start.
 func TestFaultEmptiesItsSequence(t *testing.T) {
 	s := newScheduler(t, &faulty{Runner: newModel(t, 2, 512, 0).Runner(), bad: 251}, Config{StepTokens: 16})
-	if err := s.Ask(t.Context(), []Part{{Tokens: append(words(5, 40), 251)}}, (&reader{n: 5}).next); !errors.Is(err, errFault) {
+	if err := s.Ask(limited(t), []Part{{Tokens: append(words(5, 40), 251)}}, (&reader{n: 5}).next); !errors.Is(err, errFault) {
 		t.Fatalf("got %v, want the fault", err)
 	}
 	ask(t, s, 1, Part{Tokens: words(5, 40)})
@@ -278,7 +301,7 @@ func TestWaitingGivesWay(t *testing.T) {
 	}
 	h.Deliver(0, layout, rows)
 	h.Deliver(0, layout, nil) // once too often
-	<-h.Done()
+	await(t, h)
 	if h.Err() != nil || !slices.Equal(r.toks, want) {
 		t.Errorf("got %v, %v; want %v", r.toks, h.Err(), want)
 	}
@@ -311,7 +334,7 @@ func TestEndings(t *testing.T) {
 	}
 	lost, left, kept := errors.New("lost"), errors.New("left"), wait(1)
 	kept.Fail(0, lost)
-	<-kept.Done()
+	await(t, kept)
 	if kept.Err() != lost {
 		t.Errorf("a lost picture: %v", kept.Err())
 	}
@@ -321,15 +344,15 @@ func TestEndings(t *testing.T) {
 	}
 	a.Cancel(left)
 	a.Cancel(nil)
-	<-a.Done()
+	await(t, a)
 	if a.Err() != left {
 		t.Errorf("cancelled: %v", a.Err())
 	}
-	err := s.Ask(t.Context(), []Part{{Tokens: words(1, 5)}}, (&reader{n: 1000}).next)
+	err := s.Ask(limited(t), []Part{{Tokens: words(1, 5)}}, (&reader{n: 1000}).next)
 	if !errors.Is(err, engine.ErrContextFull) {
 		t.Errorf("an answer past the context: %v", err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(limited(t))
 	n := 0
 	err = s.Ask(ctx, []Part{{Tokens: words(1, 5)}}, func([]float32) (int32, bool, error) {
 		if n++; n == 3 {
@@ -341,7 +364,7 @@ func TestEndings(t *testing.T) {
 		t.Errorf("left in the middle: %v", err)
 	}
 	s.Close()
-	<-b.Done()
+	await(t, b)
 	if !errors.Is(b.Err(), ErrClosed) {
 		t.Errorf("at Close: %v", b.Err())
 	}
@@ -361,7 +384,7 @@ func TestScopesShareNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		<-h.Done()
+		await(t, h)
 		return h.Cached()
 	}
 	within := func(scope string) int {
@@ -390,7 +413,7 @@ func TestScopesShareNothing(t *testing.T) {
 		}
 		return r.next(logits)
 	})
-	if <-beside.Done(); beside.Cached() != 0 || beside.Err() != nil {
+	if await(t, beside); beside.Cached() != 0 || beside.Err() != nil {
 		t.Errorf("beside one at work: %d cells reused, %v", beside.Cached(), beside.Err())
 	}
 }

@@ -17,7 +17,7 @@ import (
 func take(t *testing.T, s *Scheduler, parts []Part) *State {
 	t.Helper()
 	var st *State
-	err := s.AskFor(t.Context(), Request{HandOff: func(c Computed) error {
+	err := s.AskFor(limited(t), Request{HandOff: func(c Computed) error {
 		data := make([]byte, 64*(c.Cells+1))
 		n, err := c.Save(data)
 		st = &State{Cells: c.Cells, Positions: c.Positions, Logits: slices.Clone(c.Logits), Data: data[:n]}
@@ -34,7 +34,7 @@ func resume(t *testing.T, s *Scheduler, n int, st *State, before func()) []int32
 	t.Helper()
 	r := &reader{n: n}
 	next := func(logits []float32) (int32, bool, error) { before(); return r.next(logits) }
-	if err := s.AskFor(t.Context(), Request{Next: next, Cells: st.Cells, State: st}, nil); err != nil {
+	if err := s.AskFor(limited(t), Request{Next: next, Cells: st.Cells, State: st}, nil); err != nil {
 		t.Error(err)
 	}
 	return r.toks
@@ -82,7 +82,7 @@ func TestBadStatesAreRefused(t *testing.T) {
 	next := (&reader{n: 4}).next
 	f := func(want error, r Request) {
 		t.Helper()
-		if err := s.AskFor(t.Context(), r, nil); !errors.Is(err, want) {
+		if err := s.AskFor(limited(t), r, nil); !errors.Is(err, want) {
 			t.Errorf("got %v, want %v", err, want)
 		}
 	}
@@ -98,7 +98,7 @@ func TestBadStatesAreRefused(t *testing.T) {
 	}
 
 	stateless := newScheduler(t, struct{ engine.Runner }{newModel(t, 1, 64, 0).Runner()}, Config{})
-	if err := stateless.AskFor(t.Context(), Request{Next: next, Cells: 9, State: good}, nil); !errors.Is(err, engine.ErrBadState) {
+	if err := stateless.AskFor(limited(t), Request{Next: next, Cells: 9, State: good}, nil); !errors.Is(err, engine.ErrBadState) {
 		t.Errorf("an engine without states: %v", err)
 	}
 }
@@ -106,11 +106,11 @@ func TestBadStatesAreRefused(t *testing.T) {
 func TestFaultsOfHandingOverStayAlone(t *testing.T) {
 	s := newScheduler(t, newModel(t, 2, 64, 0).Runner(), Config{})
 	full := errors.New("full")
-	err := s.AskFor(t.Context(), Request{HandOff: func(Computed) error { return full }}, []Part{{Tokens: words(1, 5)}})
+	err := s.AskFor(limited(t), Request{HandOff: func(Computed) error { return full }}, []Part{{Tokens: words(1, 5)}})
 	if !errors.Is(err, full) {
 		t.Errorf("got %v, want the error of HandOff", err)
 	}
-	err = s.AskFor(t.Context(), Request{HandOff: func(Computed) error { panic("odd") }}, []Part{{Tokens: words(1, 5)}})
+	err = s.AskFor(limited(t), Request{HandOff: func(Computed) error { panic("odd") }}, []Part{{Tokens: words(1, 5)}})
 	if err == nil || !strings.Contains(err.Error(), "panicked: odd") {
 		t.Errorf("got %v, want the panic", err)
 	}
