@@ -109,6 +109,20 @@ probe_timeout = 0.5
 	}
 }
 
+// A byte order mark before the text is no part of it, and does not move the places that errors name.
+func TestFileWithByteOrderMark(t *testing.T) {
+	file := write(t, "\uFEFF[gateway]\nmax_images = 3\n")
+	l, err := Load(Input{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Gateway.MaxImages != 3 || l.Source("gateway.max_images") != "file "+file+":2" {
+		t.Errorf("got %d from %s", l.Gateway.MaxImages, l.Source("gateway.max_images"))
+	}
+	_, err = Load(Input{File: write(t, "\uFEFF[gatway]\n")})
+	check(t, err, "a.toml:1:2", "did you mean gateway?")
+}
+
 func TestEnvValues(t *testing.T) {
 	l, err := Load(Input{Env: []string{
 		"AFTERIMAGE_GATEWAY_ENCODERS=http://a:1, http://b:2,",

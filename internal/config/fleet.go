@@ -34,7 +34,7 @@ func (f *Fleet) Tokens() ([]string, error) {
 		return nil, fmt.Errorf("larger than %d bytes, so hardly a file of tokens", maxTokenFile)
 	}
 	var out []string
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(strings.TrimPrefix(string(text), byteOrderMark)) {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue
 		}

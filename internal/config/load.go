@@ -18,6 +18,9 @@ import (
 // maxFileBytes bounds a configuration file; a larger one is a wrong file.
 const maxFileBytes = 1 << 20
 
+// byteOrderMark is what editors of Windows write before a text. It is no part of it.
+const byteOrderMark = "\uFEFF"
+
 // Flag is a value from the command line.
 type Flag struct {
 	Name  string // with its dashes
@@ -104,6 +107,7 @@ func (l *Loaded) loadFile(path string) error {
 	if err != nil {
 		return fmt.Errorf("--config %s: %w; give a file that this user can read", path, plain(err))
 	}
+	text = bytes.TrimPrefix(text, []byte(byteOrderMark))
 	dec := toml.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&l.Config); err != nil {

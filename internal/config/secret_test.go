@@ -126,6 +126,7 @@ func TestTokensOfAFile(t *testing.T) {
 	const one, two = "0123456789abcdef", "fedcba9876543210"
 	f(one, []string{one}, "")
 	f("# the next one\r\n"+one+"\r\n\n  "+two+"  \n", []string{one, two}, "")
+	f("\uFEFF"+one, []string{one}, "")
 	f("", nil, "it has no token")
 	f("# none\n", nil, "it has no token")
 	f(one+"\nshort", nil, "token 2: a token has 16")

@@ -52,6 +52,7 @@ const (
 // Parse reads a file of keys, and adds keys that are given in the clear. Errors name the part that is wrong.
 func Parse(text []byte, clear []string) (*Set, error) {
 	var f keysFile
+	text = bytes.TrimPrefix(text, []byte("\uFEFF")) // a byte order mark, which editors of Windows write
 	dec := toml.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&f); err != nil {

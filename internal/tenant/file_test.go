@@ -72,6 +72,13 @@ requests_per_second = 0
 	}
 }
 
+func TestFileWithByteOrderMark(t *testing.T) {
+	text, keys := keyed("\uFEFFsalt = \"0123456789abcdef\"", "acme")
+	if k := parse(t, text).Find(keys[0]); k == nil || k.Tenant.Name != "acme" {
+		t.Errorf("the key of acme finds %+v", k)
+	}
+}
+
 // What is wrong with a file is said with its place and the mend, and no error repeats a key.
 func TestFileRefusals(t *testing.T) {
 	secret := NewKey()
