@@ -160,8 +160,13 @@ func sizeText(n int64) string {
 
 // fileFault says what is wrong with a file that the user named, without the path twice.
 func fileFault(name string, err error) error {
+	return usageError{fmt.Errorf("%s: %w", name, causeOf(err))}
+}
+
+// causeOf drops the operation and path that package os puts before a cause.
+func causeOf(err error) error {
 	if pe, ok := errors.AsType[*os.PathError](err); ok {
-		err = pe.Err
+		return pe.Err
 	}
-	return usageError{fmt.Errorf("%s: %w", name, err)}
+	return err
 }

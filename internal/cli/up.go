@@ -56,6 +56,9 @@ func (c *upCmd) Run(a *app) error {
 	}
 	log := newLogger(a.Stderr, l.Log)
 	tellConfig(a.ctx, log, l)
+	if err := readyLogDir(l); err != nil {
+		return err
+	}
 	// The gateway starts last; a port that is taken is told before anything is loaded.
 	probe, err := listen("tcp", l, "gateway.listen")
 	if err != nil {
@@ -64,6 +67,26 @@ func (c *upCmd) Run(a *app) error {
 	probe.Close()
 
 	return a.supervise(l, log, notice)
+}
+
+// readyLogDir makes the directory for logs and sees that files can be made in it.
+func readyLogDir(l *config.Loaded) error {
+	dir := l.Up.LogDir
+	if dir == "" {
+		return nil
+	}
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		var f *os.File
+		if f, err = os.CreateTemp(dir, ".afterimage-*"); err == nil {
+			err = errors.Join(f.Close(), os.Remove(f.Name()))
+		}
+	}
+	if err != nil {
+		return usageError{fmt.Errorf("up.log_dir = %q (%s): %w; give a directory that this user can make, or write into",
+			dir, l.Source("up.log_dir"), causeOf(err))}
+	}
+	return nil
 }
 
 // supervise runs the fleet until a signal comes or its start fails.

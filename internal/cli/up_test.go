@@ -4,6 +4,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -100,6 +101,34 @@ func TestUpDefaults(t *testing.T) {
 	}
 	if time.Duration(l.Server.Drain) != upDrain {
 		t.Errorf("drain is %v, want %v", l.Server.Drain, upDrain)
+	}
+}
+
+// A directory for logs that cannot be is told before any process is begun.
+func TestUpLogDir(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{file, filepath.Join(file, "below")} {
+		var out, errs strings.Builder
+		p := Program{
+			Args:   []string{"up", "--engine", "device", "--listen", "127.0.0.1:0", "--log-dir", bad},
+			Stdout: &out, Stderr: &errs,
+		}
+		status := p.Main(t.Context())
+		want := fmt.Sprintf("up.log_dir = %q (flag --log-dir): not a directory; give a directory", bad)
+		if status != exitUsage || !strings.Contains(errs.String(), want) || strings.Contains(errs.String(), "waiting") {
+			t.Errorf("status %d, want %d with %q\n%s%s", status, exitUsage, want, &out, &errs)
+		}
+	}
+	l := load(t, "AFTERIMAGE_UP_LOG_DIR="+filepath.Join(dir, "a", "b"))
+	if err := readyLogDir(l); err != nil {
+		t.Errorf("a directory that can be made: %v", err)
+	}
+	if left, err := os.ReadDir(l.Up.LogDir); err != nil || len(left) > 0 {
+		t.Errorf("in it: %v, %v", left, err)
 	}
 }
 
