@@ -20,6 +20,9 @@ import (
 // takes the answer from there. begun is called when w answers.
 func (g *Gateway) chat(ctx context.Context, req *request, out *proxy.Reply, w worker, attempt string, over handOver, begun func()) error {
 	h, err := g.chatCall(ctx, req, out, w, attempt, over != nil, begun)
+	if err != nil && over != nil {
+		g.dismiss(w, control.PathHandOff, attempt) // it may have a state to hand over all the same, and its answer be lost
+	}
 	if err != nil || h == nil {
 		return err
 	}

@@ -9,24 +9,19 @@ import (
 	"afterimage/internal/openai"
 )
 
-func newBook() book {
-	return book{byName: map[string]*prepared{}, released: map[string]struct{}{}}
+func newBook() *book {
+	b := &book{byName: map[string]*prepared{}}
+	b.released = newReleased(&b.mu)
+	return b
 }
 
-// book holds prepared requests under their attempt's name.
-//
-// A release may overtake the prepare call that it is about: the gateway gave that call up, and its two
-// calls travel apart. So a release of an unknown name is remembered, and wins.
+// book holds prepared requests under their attempt's name. A release may overtake the prepare call that it is about.
 type book struct {
 	mu       sync.Mutex // guards what follows
 	byName   map[string]*prepared
-	released map[string]struct{} // at most maxReleased, each for the time of a prepare call
+	released released // each for the time of a prepare call
 	closed   bool
 }
-
-// maxReleased bounds the memory that releases of unknown names take. Past it they are forgotten, and
-// grants that they were about expire.
-const maxReleased = 4096
 
 // add keeps p until it is taken or ttl has passed. It refuses a name that is in use or released.
 func (b *book) add(name string, p *prepared, ttl time.Duration) error {
@@ -35,8 +30,7 @@ func (b *book) add(name string, p *prepared, ttl time.Duration) error {
 	if b.closed {
 		return openai.Unavailable(retryAfter, "this worker is stopping")
 	}
-	if _, ok := b.released[name]; ok {
-		delete(b.released, name)
+	if b.released.take(name) {
 		return openai.BadRequest("request", "%q is released already", name)
 	}
 	if _, ok := b.byName[name]; ok {
@@ -55,6 +49,10 @@ func (b *book) add(name string, p *prepared, ttl time.Duration) error {
 func (b *book) take(name string) *prepared {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.takeLocked(name)
+}
+
+func (b *book) takeLocked(name string) *prepared {
 	p := b.byName[name]
 	delete(b.byName, name)
 	if p != nil {
@@ -65,21 +63,15 @@ func (b *book) take(name string) *prepared {
 
 // release gives the grants of a request back, now or when its prepare call comes to its end within ttl.
 func (b *book) release(name string, ttl time.Duration) {
-	if p := b.take(name); p != nil {
-		p.cancel()
-		return
-	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed || len(b.released) >= maxReleased {
-		return
+	p := b.takeLocked(name)
+	if p == nil && !b.closed {
+		b.released.add(name, ttl)
 	}
-	b.released[name] = struct{}{}
-	time.AfterFunc(ttl, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.released, name)
-	})
+	b.mu.Unlock()
+	if p != nil {
+		p.cancel()
+	}
 }
 
 func (b *book) size() int {

@@ -116,7 +116,7 @@ func (p *Prefill) serveHandOff(w http.ResponseWriter, r *http.Request) {
 
 // serveDropState lets go of a state.
 func (p *Prefill) serveDropState(w http.ResponseWriter, r *http.Request) {
-	p.states.drop(r.PathValue("request"))
+	p.states.release(r.PathValue("request"))
 	w.WriteHeader(http.StatusNoContent)
 }
 

@@ -79,7 +79,7 @@ type Prefill struct {
 	boot    string
 	created int64
 	metrics *metrics
-	book    book
+	book    *book
 	sched   *batch.Scheduler
 	states  *states // nil where nothing is handed over
 	native  calls   // into the engine, besides those of sched

@@ -57,7 +57,7 @@ func TestReleaseOvertakesPrepare(t *testing.T) {
 		for i := range 2 * maxReleased {
 			b.release(strconv.Itoa(i), time.Minute)
 		}
-		if n := len(b.released); n > maxReleased {
+		if n := len(b.released.names); n > maxReleased {
 			t.Errorf("%d releases are remembered, at most %d should be", n, maxReleased)
 		}
 		b.close()

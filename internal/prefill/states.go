@@ -61,9 +61,10 @@ type states struct {
 	run  engine.States
 	turn *semaphore.Weighted // held by the one that waits for memory next
 
-	mu     sync.Mutex // guards what follows
-	byName map[string]*state
-	closed bool
+	mu       sync.Mutex // guards what follows
+	byName   map[string]*state
+	released released // a gateway may not have read that there is a state
+	closed   bool
 }
 
 // state is one of them. Its reference is the map's.
@@ -82,6 +83,7 @@ func newStates(p *Prefill) (*states, error) {
 		return nil, errors.New("prefill: this engine cannot hand prompts over to decode workers")
 	}
 	s := &states{HandOff: p.cfg.HandOff, p: p, run: run, turn: semaphore.NewWeighted(1), byName: map[string]*state{}}
+	s.released = newReleased(&s.mu)
 	most, err := s.most(p.spec.Context)
 	if err != nil {
 		return nil, err
@@ -135,6 +137,10 @@ func (s *states) reserve(ctx context.Context, cells int) (*arena.Buf, error) {
 func (s *states) keep(name string, buf *arena.Buf) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.released.take(name) {
+		buf.Release()
+		return openai.BadRequest("request", "%q is released already", name)
+	}
 	_, taken := s.byName[name]
 	if s.closed || taken {
 		buf.Release()
@@ -154,15 +160,31 @@ func (s *states) get(name string) *arena.Buf {
 	return nil
 }
 
+// release lets go of a state, now or when it is there.
+func (s *states) release(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.dropLocked(name) && !s.closed {
+		s.released.add(name, s.p.cfg.PrepareTTL)
+	}
+}
+
 // drop lets go of a state, if it is there.
 func (s *states) drop(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st := s.byName[name]; st != nil {
-		st.expire.Stop()
-		st.buf.Release()
-		delete(s.byName, name)
+	s.dropLocked(name)
+}
+
+func (s *states) dropLocked(name string) bool {
+	st := s.byName[name]
+	if st == nil {
+		return false
 	}
+	st.expire.Stop()
+	st.buf.Release()
+	delete(s.byName, name)
+	return true
 }
 
 // register shows the memory of states, its limit next to usage.

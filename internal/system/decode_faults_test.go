@@ -152,6 +152,9 @@ func TestClientLeavesThreeWays(t *testing.T) {
 		eventually(t, "the state is kept", func() bool { return f.prefill.count(t, "afterimage_prefill_handoff_states", "") == 1 })
 		hog.Abort()
 	})
+	try("while the gateway is told of the state", slow, func(t *testing.T, f *fleet, _ <-chan struct{}) {
+		eventually(t, "the state is kept", func() bool { return f.prefill.count(t, "afterimage_prefill_handoff_states", "") == 1 })
+	})
 	for _, path := range []string{control.PathAdopt, control.PathHandOff} {
 		try("at "+path, slow, func(t *testing.T, f *fleet, _ <-chan struct{}) {
 			at := f.decodes[0]
