@@ -5,6 +5,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -154,4 +155,37 @@ func TestLetGoStands(t *testing.T) {
 			t.Errorf("room is %v: %v, want %v", state, err, want)
 		}
 	}
+}
+
+// TestNobodyWritesAfterACut: once a frame was cut short, what followed would be taken for the rest of it.
+func TestNobodyWritesAfterACut(t *testing.T) {
+	w := newWorld(t, 1)
+	defer w.close()
+	s := w.sender().(*sender)
+	defer s.Close()
+	near, far := net.Pipe()
+	l := newLink(s, "nowhere", near, 1, false)
+	l.post(header{Type: framePing})
+	l.mu.Lock()
+	batch := l.takeLocked(nil)
+	l.mu.Unlock()
+	l.post(header{Type: framePing}) // is to follow
+	<-l.wake
+	s.mu.Lock() // holds up what breaks the link
+	go l.write(batch, nil)
+	if _, err := io.ReadFull(far, make([]byte, headerBytes/2)); err != nil {
+		t.Error(err)
+	}
+	far.Close()
+	<-l.wake // the writer is done
+	l.mu.Lock()
+	if l.err != nil || len(l.queue) != 1 {
+		t.Errorf("error %v, %d frames queued; want a link that is about to break", l.err, len(l.queue))
+	}
+	if !l.busy {
+		t.Error("another may write on")
+	}
+	l.mu.Unlock()
+	s.mu.Unlock()
+	<-l.done
 }

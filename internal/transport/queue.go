@@ -124,7 +124,7 @@ func (l *link) takeLocked(into []parcel) []parcel {
 }
 
 // write writes a batch, in vec's memory, and stops being the writer. A frame that is cut short leaves
-// the stream out of step, so an error breaks the link.
+// the stream out of step, so an error breaks the link, and nobody is the writer after that.
 func (l *link) write(batch []parcel, vec [][]byte) error {
 	bufs, size := vector(batch, vec)
 	n := int64(0)
@@ -146,7 +146,7 @@ func (l *link) write(batch []parcel, vec [][]byte) error {
 		batch[i].release()
 	}
 	l.mu.Lock()
-	l.busy = false
+	l.busy = err != nil
 	if l.asked.IsZero() {
 		l.asked = time.Now()
 	}
