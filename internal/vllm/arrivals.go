@@ -3,6 +3,7 @@
 package vllm
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -16,40 +17,59 @@ const maxArrivalTries = 6
 type arrivals struct {
 	note chan struct{} // holds a note that there is one
 
-	mu    sync.Mutex     // guards what follows
-	tries map[string]int // that failed, by URL
+	mu    sync.Mutex // guards what follows
+	count int        // of all that ever came
+	by    map[string]arrival
 }
 
-func newArrivals() *arrivals { return &arrivals{note: make(chan struct{}, 1), tries: map[string]int{}} }
+// arrival is one of them.
+type arrival struct {
+	url    string
+	number int // tells it from one that comes to the same URL while it is looked at
+	tries  int // that failed
+}
+
+func newArrivals() *arrivals {
+	return &arrivals{note: make(chan struct{}, 1), by: map[string]arrival{}}
+}
 
 func (a *arrivals) add(url string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.tries[url] = 0
+	a.count++
+	a.by[url] = arrival{url: url, number: a.count}
 	select {
 	case a.note <- struct{}{}:
 	default: // it is noted
 	}
 }
 
-// list returns the URLs in order.
-func (a *arrivals) list() []string {
+// list returns them in the order of their URLs.
+func (a *arrivals) list() []arrival {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Sorted(maps.Keys(a.tries))
+	return slices.SortedFunc(maps.Values(a.by), func(x, y arrival) int { return cmp.Compare(x.url, y.url) })
 }
 
-func (a *arrivals) drop(url string) {
+// drop takes out one that there is nothing to learn from any more.
+func (a *arrivals) drop(x arrival) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.tries, url)
+	if a.by[x.url].number == x.number {
+		delete(a.by, x.url)
+	}
 }
 
-// failed drops the Encoder if it has been looked at in vain too often.
-func (a *arrivals) failed(url string) {
+// failed notes that x was looked at in vain, and drops it if that was too often.
+func (a *arrivals) failed(x arrival) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.tries[url]++; a.tries[url] >= maxArrivalTries {
-		delete(a.tries, url)
+	if a.by[x.url].number != x.number {
+		return
+	}
+	if x.tries++; x.tries < maxArrivalTries {
+		a.by[x.url] = x
+	} else {
+		delete(a.by, x.url)
 	}
 }

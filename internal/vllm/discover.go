@@ -86,15 +86,15 @@ type reading struct {
 
 // look reads the namespaces of Encoders that have come, and that of one of the others as long as none is known.
 func (d *discovery) look(ctx context.Context) (first error) {
-	for _, url := range d.arrivals.list() {
-		if !d.reg.isLive(url) { // it is noted again when it is back
-			d.arrivals.drop(url)
+	for _, x := range d.arrivals.list() {
+		if !d.reg.isLive(x.url) { // it is noted again when it is back
+			d.arrivals.drop(x)
 			continue
 		}
-		if err := d.lookAt(ctx, url); err == nil {
-			d.arrivals.drop(url)
+		if err := d.lookAt(ctx, x.url); err == nil {
+			d.arrivals.drop(x)
 		} else {
-			d.arrivals.failed(url)
+			d.arrivals.failed(x)
 			first = cmp.Or(first, err)
 		}
 	}

@@ -147,7 +147,7 @@ func TestArrivals(t *testing.T) {
 	const url = "http://127.0.0.1:1" // where nobody listens
 	f.arrivals.add(url)
 	if err := d.look(t.Context()); err != nil || len(f.arrivals.list()) != 0 {
-		t.Errorf("one that is not registered: %v, left are %q", err, f.arrivals.list())
+		t.Errorf("one that is not registered: %v, left are %v", err, f.arrivals.list())
 	}
 	if _, err := f.reg.Register(Instance{Role: Encode, URL: url}); err != nil {
 		t.Fatal(err)
@@ -163,5 +163,23 @@ func TestArrivals(t *testing.T) {
 	}
 	if err := d.look(t.Context()); err != nil {
 		t.Errorf("with nobody left: %v", err)
+	}
+}
+
+// Another process that comes while its predecessor is looked at is looked at, too, however that ends.
+func TestArrivalDuringALook(t *testing.T) {
+	for name, end := range map[string]func(*arrivals, arrival){"learnt": (*arrivals).drop, "failed": (*arrivals).failed} {
+		t.Run(name, func(t *testing.T) {
+			a := newArrivals()
+			a.add("http://127.0.0.1:1")
+			before := a.list()[0]
+			a.add("http://127.0.0.1:1")
+			for range maxArrivalTries {
+				end(a, before)
+			}
+			if left := a.list(); len(left) != 1 || left[0].tries != 0 {
+				t.Errorf("left are %v, want the second with no look in vain", left)
+			}
+		})
 	}
 }
