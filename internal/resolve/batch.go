@@ -167,8 +167,8 @@ func (b *batch) plan(i int, size int64) (wanted, bool) {
 	c := b.items[i].Contract
 	least, most := sizes(b.r.cfg.Protocol, c)
 	w := wanted{i: i, want: store.Want{Key: b.items[i].Key, Bytes: int(most), Exact: least == most}}
-	if size == 0 {
-		size = int64(b.items[i].Bytes)
+	if told := int64(b.items[i].Bytes); size == 0 && least <= told && told <= most {
+		size = told // what cannot be is no fault of the object's, which nobody has seen
 	}
 	if size > 0 {
 		if size < least || size > most {

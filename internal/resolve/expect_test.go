@@ -188,3 +188,15 @@ func TestStoredIsNotAskedFor(t *testing.T) {
 		t.Errorf("%q, %v, want that it is absent, and an error", res.Reason, res.Err)
 	}
 }
+
+// A size that no object of the contract can have is the asker's mistake: what the Store has is read, and stays.
+func TestImpossibleSizeOfAnItem(t *testing.T) {
+	b, _ := newUnsized(t)
+	x := item("x", 3, 8)
+	b.plant(x, x, 1)
+	for _, told := range []int{1, 1 << 30} {
+		odd := x
+		odd.Bytes, odd.Stored = told, true
+		b.hit(b.resolve(odd)[0], x, control.SourceStore, 1)
+	}
+}
