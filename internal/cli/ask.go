@@ -155,10 +155,13 @@ func writeStages(w io.Writer, a client.Answer) error {
 }
 
 // gatewayAt checks the value of --url.
-func gatewayAt(text string) error {
+func gatewayAt(text string) error { return addressAt(text, "a gateway") }
+
+// addressAt checks the value of a --url at which whose HTTP server is to be.
+func addressAt(text, whose string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return usageError{fmt.Errorf("--url %s: not the address of a gateway; write http://HOST:PORT", text)}
+		return usageError{fmt.Errorf("--url %s: not the address of %s; write http://HOST:PORT", text, whose)}
 	}
 	return nil
 }

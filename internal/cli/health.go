@@ -72,7 +72,7 @@ func (c *healthCmd) Run(a *app) error {
 // parts lists what to ask.
 func (c *healthCmd) parts(a *app) ([]healthPart, error) {
 	if c.URL != "" {
-		return []healthPart{{"it", strings.TrimRight(c.URL, "/")}}, gatewayAt(c.URL)
+		return []healthPart{{"it", strings.TrimRight(c.URL, "/")}}, addressAt(c.URL, "a role")
 	}
 	l, err := config.Load(config.Input{File: c.File, Env: a.Env})
 	if err != nil {

@@ -53,7 +53,7 @@ func TestHealth(t *testing.T) {
 	f(1, "no role listens", nil)
 	f(1, "gateway at", nil, "--role", "gateway")
 	f(0, "it at http://"+well+": ok", nil, "--url", "http://"+well+"/")
-	f(2, "--url", nil, "--url", "nowhere")
+	f(2, "--url nowhere: not the address of a role;", nil, "--url", "nowhere")
 	f(2, "--timeout", nil, "--timeout", "0s")
 	f(2, "no such file", nil, "--config", "/does/not/exist")
 }
