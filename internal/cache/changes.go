@@ -45,8 +45,8 @@ func (c *Cache) Version() uint64 {
 	return c.news.version
 }
 
-// Changes returns what came and left after version since, or everything, where that is too long ago, or is of
-// another cache. A key that came and left again is told of once, as it is in the end.
+// Changes returns what came and left after version since, or everything, where that is too long ago, or has not come
+// yet. It does not notice every version of another cache. A key that came and left again is told of once, as it is in the end.
 func (c *Cache) Changes(since uint64) Changes {
 	c.mu.Lock()
 	out := Changes{Version: c.news.version}
