@@ -62,7 +62,7 @@ func (c *storeExportCmd) Run(a *app) error {
 		if perr := x.print(out, c.JSON); err == nil {
 			err = perr
 		}
-		if err != nil && c.To != "-" {
+		if err != nil && c.To != "-" && !errors.Is(err, errNoKey) {
 			err = fmt.Errorf("%w; the file holds what came before: 'afterimage store export --resume' goes on", err)
 		}
 		if err == nil && len(x.Bad) > 0 {
@@ -169,6 +169,9 @@ func (c *storeExportCmd) fill(ctx context.Context, t *shelfTool, w *storefile.Wr
 		err = w.Close()
 	} else {
 		err = errors.Join(err, w.Flush())
+	}
+	if err == nil && done == 0 && c.Prefix != "" {
+		err = noKey(c.Prefix)
 	}
 	x.Objects, x.Bytes = w.Len(), w.Bytes()
 	return err

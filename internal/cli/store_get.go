@@ -36,6 +36,9 @@ type headJSON struct {
 
 // Run is called by the parser.
 func (c *storeGetCmd) Run(a *app) error {
+	if err := noExport(c.Key); err != nil {
+		return err
+	}
 	return withShelf(a, &c.storeAt, func(ctx context.Context, t *shelfTool) error {
 		e, err := t.one(ctx, c.Key)
 		if err != nil {

@@ -51,6 +51,9 @@ func (c *storeLsCmd) Run(a *app) error {
 	if c.Limit < 0 {
 		return usageError{fmt.Errorf("--limit %d: give at least 0", c.Limit)}
 	}
+	if err := noExport(c.Prefix); err != nil {
+		return err
+	}
 	return withShelf(a, &c.storeAt, func(ctx context.Context, t *shelfTool) error { return c.list(ctx, t, a.Stdout) })
 }
 
@@ -93,6 +96,8 @@ func (c *storeLsCmd) list(ctx context.Context, t *shelfTool, w io.Writer) error 
 			err = errors.Join(tw.Flush(), err)
 		}
 		return err
+	case n == 0 && c.Prefix != "":
+		return noKey(c.Prefix)
 	case c.JSON:
 		return nil
 	}
@@ -144,6 +149,9 @@ type storeStatCmd struct {
 
 // Run is called by the parser.
 func (c *storeStatCmd) Run(a *app) error {
+	if err := noExport(c.Key); err != nil {
+		return err
+	}
 	return withShelf(a, &c.storeAt, func(ctx context.Context, t *shelfTool) error {
 		if c.Key == "" {
 			return c.totals(ctx, t, a.Stdout)

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"afterimage/internal/arena"
 	"afterimage/internal/embedding"
 	"afterimage/internal/store"
+	"afterimage/internal/storefile"
 )
 
 // shelfTool is a Store that a command looks into. Not every Store can list or count.
@@ -161,6 +163,31 @@ func (t *shelfTool) whole(ctx context.Context, key embedding.Key) (store.Entry, 
 		return store.Entry{}, fmt.Errorf("no object has the key %q, and a Store of the kind %s does not look for the beginning of one", key, t.Capabilities().Name)
 	}
 	return store.Entry{Key: key, Bytes: states[0].Bytes}, nil
+}
+
+// errNoKey: what was named is not there.
+var errNoKey = errors.New("no key begins with")
+
+// noKey says that no key has the beginning that was named.
+func noKey(prefix string) error {
+	return fmt.Errorf("%w %s; 'afterimage store ls' lists all", errNoKey, nameText(prefix))
+}
+
+// noExport refuses the name of a file of objects where a key is meant.
+func noExport(name string) error {
+	if st, err := os.Stat(name); err != nil || !st.Mode().IsRegular() {
+		return nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil // it can be the beginning of a key as well
+	}
+	defer f.Close()
+	if _, err := storefile.NewReader(f); errors.Is(err, storefile.ErrNotStoreFile) {
+		return nil
+	}
+	return usageError{fmt.Errorf("%s: is a file that 'afterimage store export' wrote, and no key of a Store; "+
+		"'afterimage store import' checks its objects and stores those that are good", nameText(name))}
 }
 
 // one finds the object that a person means: by its key, its identifier, or the beginning of that.

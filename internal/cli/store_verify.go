@@ -61,6 +61,9 @@ const maxFaults = 100
 
 // Run is called by the parser.
 func (c *storeVerifyCmd) Run(a *app) error {
+	if err := noExport(c.Prefix); err != nil {
+		return err
+	}
 	return withShelf(a, &c.storeAt, func(ctx context.Context, t *shelfTool) error {
 		m := newMeter(a.Stderr, "verify")
 		v, err := c.verify(ctx, t, m)
@@ -68,7 +71,12 @@ func (c *storeVerifyCmd) Run(a *app) error {
 		if err != nil && v.Objects == 0 {
 			return err // what was not looked at is not known to be empty
 		}
-		if perr := v.print(a.Stdout, c.JSON, c.Prefix); err == nil {
+		if v.Objects == 0 && c.Prefix != "" {
+			if err = noKey(c.Prefix); !c.JSON {
+				return err
+			}
+		}
+		if perr := v.print(a.Stdout, c.JSON); err == nil {
 			err = perr
 		}
 		if bad := v.sum(); err == nil && bad > v.Removed {
@@ -142,15 +150,12 @@ func (c *storeVerifyCmd) bad(ctx context.Context, t *shelfTool, v *verified, key
 	return t.Remove(ctx, []embedding.Key{key})
 }
 
-func (v *verified) print(w io.Writer, asJSON bool, prefix string) error {
+func (v *verified) print(w io.Writer, asJSON bool) error {
 	switch {
 	case asJSON:
 		return printJSON(w, v)
-	case v.Objects == 0 && prefix == "":
-		_, err := fmt.Fprintln(w, "verify: the Store has no objects: there was nothing to check")
-		return err
 	case v.Objects == 0:
-		_, err := fmt.Fprintf(w, "verify: no key begins with %s: there was nothing to check\n", nameText(embedding.Key(prefix)))
+		_, err := fmt.Fprintln(w, "verify: the Store has no objects: there was nothing to check")
 		return err
 	}
 	for _, f := range v.Faults {
