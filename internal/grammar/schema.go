@@ -190,8 +190,30 @@ func (w *writer) token(body, at string, a atom) (string, error) {
 	return name, err
 }
 
+// fault says what is wrong at a place of the schema. The place, and texts and JSON among args, can be as long as
+// the client made them, and are shortened.
 func fault(at, format string, args ...any) error {
-	return fmt.Errorf("%s: %s", at, fmt.Sprintf(format, args...))
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case string:
+			args[i] = short(v)
+		case []byte:
+			args[i] = short(string(v))
+		}
+	}
+	return fmt.Errorf("%s: %s", short(at), fmt.Sprintf(format, args...))
+}
+
+// maxShown is how many characters an error repeats of one text.
+const maxShown = 100
+
+// short keeps both ends of a long text, as the end of a place says most.
+func short(s string) string {
+	r := []rune(s)
+	if len(r) <= maxShown {
+		return s
+	}
+	return string(r[:maxShown/2]) + "..." + string(r[len(r)-maxShown/2:])
 }
 
 // quote writes text as a literal of a grammar.

@@ -84,6 +84,22 @@ func consts(n int) string {
 }
 
 // Definitions that each name the next one twice are few rules and more ways than the library can follow.
+// An error repeats of each text of the schema no more than both its ends.
+func TestFromSchemaShortensWhatItRepeats(t *testing.T) {
+	long := strings.Repeat("ü", 9000)
+	for schema, words := range map[string]string{
+		`{"type":"` + long + `Z"}`:                                       `üüZ" is no type`,
+		`{"type":"object","required":["` + long + `Z"]}`:                 `üüZ" is not among the properties`,
+		`{"$ref":"#/` + long + `Z"}`:                                     "üüZ is not in the schema",
+		`{"properties":{"` + long + `":{"properties":{"Z":{"not":1}}}}}`: "üü/properties/Z/not: cannot be held",
+	} {
+		_, err := FromSchema([]byte(schema))
+		if err == nil || !strings.Contains(err.Error(), words) || len(err.Error()) > 500 {
+			t.Errorf("%.40s: %.600v, want %q", schema, err, words)
+		}
+	}
+}
+
 func TestFromSchemaBoundsTheWaysToBegin(t *testing.T) {
 	doubling := func(n int) string {
 		var s strings.Builder
