@@ -147,7 +147,7 @@ func (d *discovery) readOff(ctx context.Context, url string, p process) (reading
 
 // came notes that the Encoder at url may be another process than before.
 func (f *Front) came(role Role, url string) {
-	if role == Encode {
+	if role == Encode && f.arrivals != nil {
 		f.arrivals.add(url)
 	}
 }

@@ -93,6 +93,10 @@ func TestDiscoverAsksAgain(t *testing.T) {
 		t.Error("an Encoder is no reason")
 	}
 	d := newFront(t, func(c *Config) { c.Dynamic, c.AdminKey = true, "k" })
+	if d.came(Encode, "http://127.0.0.1:1"); d.arrivals != nil {
+		t.Error("without a relay, arrivals are kept that nobody asks for")
+	}
+	d.arrivals = newArrivals()
 	body := []byte(`{"role":"encode","url":"http://127.0.0.1:1"}`)
 	for range 2 { // a process that is started anew registers as it did
 		if a := d.send(t, "POST", "/instances", body, "X-API-Key", "k"); a.status != 200 || len(d.arrivals.note) != 1 {
@@ -143,6 +147,7 @@ func TestUnchangedEncoderIsNotProbed(t *testing.T) {
 // An Encoder that has come is looked at until it tells its names, a bounded number of times; one that is gone is forgotten.
 func TestArrivals(t *testing.T) {
 	f := newFront(t, func(c *Config) { c.Dynamic = true })
+	f.arrivals = newArrivals()
 	d := discovery{Front: f.Front, read: map[string]reading{"http://127.0.0.1:9": {}}}
 	const url = "http://127.0.0.1:1" // where nobody listens
 	f.arrivals.add(url)

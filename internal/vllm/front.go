@@ -84,7 +84,7 @@ type Front struct {
 	probing  sync.WaitGroup
 	identify func() string // makes a transfer id
 
-	arrivals *arrivals // Encoders that may be other processes than before
+	arrivals *arrivals // Encoders that may be other processes than before; nil where nobody asks for them
 }
 
 // New returns a Front with its static instances in service; Start begins to probe.
@@ -101,7 +101,10 @@ func New(cfg Config) (*Front, error) {
 	f := &Front{
 		cfg: cfg, reg: NewRegistry(cfg.Registry), client: admit.WithToken(proxy.NewClient(idleFor(cfg.KeepAlive)), cfg.Token), held: newHeld(), names: newNames(),
 		metrics: newMetrics(cfg.Metrics, cfg.Fetched), statics: !cfg.Dynamic,
-		identify: func() string { return proxy.RandomHex(16) }, arrivals: newArrivals(),
+		identify: func() string { return proxy.RandomHex(16) },
+	}
+	if cfg.Relay != nil && cfg.Keys != nil {
+		f.arrivals = newArrivals()
 	}
 	for _, i := range cfg.Static {
 		if _, err := f.reg.Register(i); err != nil {
@@ -122,7 +125,7 @@ func idleFor(keepAlive time.Duration) time.Duration {
 
 // Start probes the instances, and finds out what the Relay has to know, until ctx ends.
 func (f *Front) Start(ctx context.Context) {
-	if f.cfg.Relay != nil && f.cfg.Keys != nil {
+	if f.arrivals != nil {
 		f.probing.Go(func() { f.discover(ctx) })
 	}
 	if f.cfg.ProbeInterval <= 0 {
