@@ -42,25 +42,7 @@ func (f *Front) load(ctx context.Context, req *request) error {
 			f.name(req.env, i, m)
 			continue
 		}
-		grp.Go(func() error {
-			v, err := f.cfg.Revisits.Get(ctx, media.Want{URL: string(p.URL), Scope: req.apart, MaxBytes: f.cfg.MaxFetchBytes - used.Load(), Bytes: true})
-			file := v.Body
-			if err == nil && used.Add(int64(len(file))) > f.cfg.MaxFetchBytes {
-				err = fmt.Errorf("the media of this request are larger than %d bytes in all", f.cfg.MaxFetchBytes)
-			}
-			if err != nil {
-				return partError(p.Path, err)
-			}
-			m.url, m.file = dataURL(file), file
-			if !f.cfg.NoRewrite {
-				m.content = nameOf(m.url[1], m.url[2])
-				m.uuid = p.UUID
-				if m.uuid == "" {
-					m.uuid = m.content
-				}
-			}
-			return nil
-		})
+		grp.Go(func() error { return f.fetch(ctx, req, p, m, &used) })
 	}
 	if err := grp.Wait(); err != nil {
 		return err
@@ -75,6 +57,27 @@ func (f *Front) load(ctx context.Context, req *request) error {
 		req.media[i].keepApart(req.salt, p.UUID)
 	}
 	req.pass.Images(total)
+	return nil
+}
+
+// fetch gets what is behind a part's URL into m, and adds its bytes to those used of the request.
+func (f *Front) fetch(ctx context.Context, req *request, p *openai.Medium, m *medium, used *atomic.Int64) error {
+	v, err := f.cfg.Revisits.Get(ctx, media.Want{URL: string(p.URL), Scope: req.apart, MaxBytes: f.cfg.MaxFetchBytes - used.Load(), Bytes: true})
+	file := v.Body
+	if err == nil && used.Add(int64(len(file))) > f.cfg.MaxFetchBytes {
+		err = fmt.Errorf("the media of this request are larger than %d bytes in all", f.cfg.MaxFetchBytes)
+	}
+	if err != nil {
+		return partError(p.Path, err)
+	}
+	m.url, m.file = dataURL(file), file
+	if !f.cfg.NoRewrite {
+		m.content = nameOf(m.url[1], m.url[2])
+		m.uuid = p.UUID
+		if m.uuid == "" {
+			m.uuid = m.content
+		}
+	}
 	return nil
 }
 
