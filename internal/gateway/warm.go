@@ -43,25 +43,33 @@ func (g *Gateway) serveWarm(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	resp := control.WarmResponse{Items: make([]control.WarmItem, len(parts))}
-	left := &allowance{total: g.cfg.MaxRequestImageBytes}
-	var grp errgroup.Group
-	grp.SetLimit(fetchAtOnce)
-	for i, p := range parts {
-		grp.Go(func() error {
-			req := &request{id: id, scan: &openai.Request{Media: []openai.MediaPart{p}}, buf: proxy.NewBuffer(0), start: start,
-				forced: encoders.at(i), pass: pass, salt: pass.Salt(""), trace: &trace{start: start, ended: make(chan struct{}), latest: new(atomic.Uint64)}}
-			err := g.warm(r.Context(), req, left)
-			resp.Items[i] = warmItem(i, req, err)
-			return nil // items fail alone
-		})
-	}
-	_ = grp.Wait()
+	first := request{id: id, start: start, pass: pass, salt: pass.Salt("")}
+	resp := control.WarmResponse{Items: g.warmAll(r.Context(), first, parts, encoders)}
 	if r.Context().Err() == context.Canceled {
 		return // nobody listens
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(resp) // a client that left is no fault
+}
+
+// warmAll warms every part by a request of its own, which is like and has its Encoder. Items fail alone.
+func (g *Gateway) warmAll(ctx context.Context, like request, parts []openai.MediaPart, encoders forced) []control.WarmItem {
+	items := make([]control.WarmItem, len(parts))
+	left := &allowance{total: g.cfg.MaxRequestImageBytes}
+	var grp errgroup.Group
+	grp.SetLimit(fetchAtOnce)
+	for i, p := range parts {
+		grp.Go(func() error {
+			req := like
+			req.scan, req.buf, req.forced = &openai.Request{Media: []openai.MediaPart{p}}, proxy.NewBuffer(0), encoders.at(i)
+			req.trace = &trace{start: like.start, ended: make(chan struct{}), latest: new(atomic.Uint64)}
+			err := g.warm(ctx, &req, left)
+			items[i] = warmItem(i, &req, err)
+			return nil
+		})
+	}
+	_ = grp.Wait()
+	return items
 }
 
 // warmParts reads the body as media parts.
