@@ -21,8 +21,8 @@ type answers struct {
 	now     chan struct{} // has a value when it should go at once
 	done    chan struct{}
 
-	writing sync.Mutex // held during a Write; taken before mu
-	moved   time.Time  // of the write deadline; guarded by writing
+	writing chan struct{} // has room for who writes, for as long as that takes; taken before mu
+	moved   time.Time     // of the write deadline; guarded by writing
 
 	mu     sync.Mutex // guards the fields below
 	out    []byte
@@ -40,7 +40,7 @@ const flushBytes = 16 * headerBytes
 func newAnswers(nc net.Conn, q *quick.Conn, timeout time.Duration, broke func()) *answers {
 	return &answers{
 		nc: nc, quick: q, timeout: timeout, broke: broke,
-		soon: make(chan struct{}, 1), now: make(chan struct{}, 1), done: make(chan struct{}),
+		soon: make(chan struct{}, 1), now: make(chan struct{}, 1), done: make(chan struct{}), writing: make(chan struct{}, 1),
 	}
 }
 
@@ -76,8 +76,8 @@ func (a *answers) many() bool {
 
 // flush writes what is queued. An error ends the session.
 func (a *answers) flush() {
-	a.writing.Lock()
-	defer a.writing.Unlock()
+	a.writing <- struct{}{}
+	defer func() { <-a.writing }()
 	a.mu.Lock()
 	out := a.out
 	a.out = a.spare[:0]
