@@ -156,10 +156,15 @@ func TestFinishPreservesExtraTransferLoadingForAnotherRequest(t *testing.T) {
 		first.Cancel()
 		for range 31 {
 			time.Sleep(time.Second)
-			p.write(header{Type: framePing}.append(nil))
+			written := make(chan struct{})
+			go func() { // both sides may have something to say
+				defer close(written)
+				p.write(header{Type: framePing}.append(nil))
+			}()
 			if h, _ := p.read(); h.Type == frameCancel { // at the end of the other's life
 				p.read()
 			}
+			<-written
 		}
 		w.wantMissing(other, "nobody waited")
 		w.wantInUse(0)
