@@ -8,13 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"syscall"
 	"time"
 
 	"afterimage/internal/config"
+	"afterimage/internal/supervise"
 )
 
 // healthCmd asks roles of this host whether they can work. Containers have no other program to ask with.
@@ -72,6 +72,9 @@ func (c *healthCmd) Run(a *app) error {
 // parts lists what to ask.
 func (c *healthCmd) parts(a *app) ([]healthPart, error) {
 	if c.URL != "" {
+		if c.Role != "" {
+			return nil, usageError{errors.New("--role: the address is that of --url; leave one of them out")}
+		}
 		return []healthPart{{"it", strings.TrimRight(c.URL, "/")}}, addressAt(c.URL, "a role")
 	}
 	l, err := config.Load(config.Input{File: c.File, Env: a.Env})
@@ -84,19 +87,10 @@ func (c *healthCmd) parts(a *app) ([]healthPart, error) {
 		{"gateway", cfg.Gateway.Listen}, {"encoder", cfg.Encoder.Listen}, {"prefill", cfg.Prefill.Listen}, {"decode", cfg.Decode.Listen}, {"store", cfg.Store.Listen},
 	} {
 		if c.Role == "" || c.Role == p.name {
-			out = append(out, healthPart{p.name, "http://" + reachable(p.url)})
+			out = append(out, healthPart{p.name, "http://" + supervise.Dialable(p.url)})
 		}
 	}
 	return out, nil
-}
-
-// reachable is an address to call for one to listen at.
-func reachable(address string) string {
-	host, port, err := net.SplitHostPort(address)
-	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
-		return net.JoinHostPort("127.0.0.1", port)
-	}
-	return address
 }
 
 // ask returns what is wrong at url.
@@ -105,12 +99,13 @@ func (c *healthCmd) ask(ctx context.Context, url string) error {
 	if c.Live {
 		paths = paths[:1]
 	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // through no proxy, as roles ask each other
 	for _, path := range paths {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+path, nil)
 		if err != nil {
 			return err
 		}
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := client.Do(req)
 		if no, ok := errors.AsType[syscall.Errno](err); ok {
 			return no
 		}

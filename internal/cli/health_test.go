@@ -54,6 +54,7 @@ func TestHealth(t *testing.T) {
 	f(1, "gateway at", nil, "--role", "gateway")
 	f(0, "it at http://"+well+": ok", nil, "--url", "http://"+well+"/")
 	f(2, "--url nowhere: not the address of a role;", nil, "--url", "nowhere")
+	f(2, "--role: ", nil, "--url", "http://"+well, "--role", "store")
 	f(2, "--timeout", nil, "--timeout", "0s")
 	f(2, "no such file", nil, "--config", "/does/not/exist")
 }

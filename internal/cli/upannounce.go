@@ -44,7 +44,7 @@ func announce(w io.Writer, program string, table []supervise.Status, notice, pla
 	if text := engines(table); text != "" {
 		fmt.Fprintf(w, "\nEngine: %s\n", text)
 	}
-	gateway := reachable(table[len(table)-1].Address)
+	gateway := supervise.Dialable(table[len(table)-1].Address)
 	question := "What is in this picture?"
 	if slices.ContainsFunc(table, func(st supervise.Status) bool { return st.Model == demoName }) {
 		question = "Name the colors of the picture."

@@ -3,7 +3,6 @@
 package config
 
 import (
-	"net"
 	"slices"
 	"time"
 
@@ -90,10 +89,7 @@ func (c *checker) prefill() {
 	}
 	p := &c.l.Config.Prefill
 	c.address("prefill.listen", p.Listen)
-	c.address("prefill.data_listen", p.DataListen)
-	if host, _, err := net.SplitHostPort(p.DataListen); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
-		c.fault("prefill.data_listen", "no address to send to; name one of this host's that Encoders can reach")
-	}
+	c.dataAddress("prefill.data_listen", p.DataListen, "Encoders")
 	c.memory("prefill.arena_bytes", p.ArenaBytes)
 	c.bytes("prefill.resident_bytes", p.ResidentBytes, 0)
 	if p.HandoffBytes != 0 {
@@ -114,10 +110,7 @@ func (c *checker) decode() {
 	}
 	d := &c.l.Config.Decode
 	c.address("decode.listen", d.Listen)
-	c.address("decode.data_listen", d.DataListen)
-	if host, _, err := net.SplitHostPort(d.DataListen); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
-		c.fault("decode.data_listen", "no address to send to; name one of this host's that prefill workers can reach")
-	}
+	c.dataAddress("decode.data_listen", d.DataListen, "prefill workers")
 	c.memory("decode.arena_bytes", d.ArenaBytes)
 	if d.Name == "" {
 		c.fault("decode.name", "missing; give a name that no other worker has")

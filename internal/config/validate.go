@@ -128,6 +128,14 @@ func (c *checker) address(key, value string) {
 	}
 }
 
+// dataAddress checks an address that a worker tells senders, which has to be one that they can dial.
+func (c *checker) dataAddress(key, value, senders string) {
+	c.address(key, value)
+	if host, _, err := net.SplitHostPort(value); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
+		c.fault(key, "no address to send to; name one of this host's that %s can reach", senders)
+	}
+}
+
 func (c *checker) urls(key string, list []string) {
 	for _, s := range list {
 		u, err := url.Parse(s)

@@ -21,7 +21,7 @@ func (e sickError) Error() string { return "must be restarted: " + e.reason }
 // which passes for a host or a supervisor that stands still, too.
 func (c *child) alive(ctx context.Context, cfg *Config, address string) error {
 	client := &http.Client{Timeout: cfg.LiveEvery, Transport: &http.Transport{DisableKeepAlives: true}}
-	url := "http://" + dialable(address) + "/livez"
+	url := "http://" + Dialable(address) + "/livez"
 	tick := time.NewTicker(cfg.LiveEvery)
 	defer tick.Stop()
 	for missed := 0; missed < cfg.LiveMisses; {

@@ -129,7 +129,7 @@ func (c *child) listening(ctx context.Context, deadline time.Time) (Listening, e
 // ready waits until /readyz at address answers 200. It reports what stands in the way as it changes.
 func (c *child) ready(ctx context.Context, address string, deadline time.Time, report func(reason string)) error {
 	client := &http.Client{Timeout: probeTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
-	url := "http://" + dialable(address) + "/readyz"
+	url := "http://" + Dialable(address) + "/readyz"
 	return c.poll(ctx, deadline, func() (string, error) {
 		reason, err := probe(ctx, client, url)
 		if err != nil {
@@ -193,8 +193,9 @@ func probe(ctx context.Context, client *http.Client, url string) (reason string,
 	return body.Reason, errors.New(body.Reason)
 }
 
-// dialable turns an address that one listens on into one to dial.
-func dialable(address string) string {
+// Dialable turns an address that one listens on into one to dial from the same host: where that is every address of
+// it, the loopback.
+func Dialable(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
 		return net.JoinHostPort("127.0.0.1", port)

@@ -163,7 +163,7 @@ func TestRemoveRunDirRemovesNoOther(t *testing.T) {
 func TestDialable(t *testing.T) {
 	f := func(in, want string) {
 		t.Helper()
-		if got := dialable(in); got != want {
+		if got := Dialable(in); got != want {
 			t.Errorf("%s: got %s, want %s", in, got, want)
 		}
 	}
