@@ -146,9 +146,9 @@ const inlineBytes = 2 << 20
 // inline returns the connection on which reads can go in the short way, or nil.
 //
 // mooncake_client runs a GET in another of its threads, and has the answer sent by the first, unless it is asked to
-// fill several pieces of memory for each object: that it does at once. It saves both hand-overs: a GET of 16 KiB took
-// 100 instead of 131 us, and from another node 170 instead of 204, which is what Mooncake's own client takes there
-// ("bench resolver --store mooncake"; tenths of 600 reads in turns). But it holds up the
+// fill several pieces of memory for each object: that it does at once. It saves both hand-overs: a GET of 1 MiB from
+// another node takes as long as by Mooncake's own client there, which reads it itself, and 1.2 times as long in the other
+// way ("bench resolver --store mooncake"). But it holds up the
 // connection, like a PUT, so that it takes one of theirs while none runs: if it meets a storage node that stands
 // still, the other reads go on. And the pieces have to be of the object's size to the byte: a link on which they were
 // not once (misfit) reads in the other way from there on.
