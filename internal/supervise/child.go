@@ -194,7 +194,8 @@ func probe(ctx context.Context, client *http.Client, url string) (reason string,
 }
 
 // Dialable turns an address that one listens on into one to dial from the same host: where that is every address of
-// it, the loopback.
+// it, the loopback's of IPv4. A listener on [::] of this program takes both families, and 127.0.0.1 is on hosts whose
+// other addresses are all IPv6, while ::1 is missing where IPv6 is switched off.
 func Dialable(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
