@@ -12,7 +12,6 @@ import (
 	"afterimage/internal/config"
 	"afterimage/internal/engine"
 	"afterimage/internal/prefill"
-	"afterimage/internal/transport"
 )
 
 // decodeWorkerCmd runs a decode worker.
@@ -55,19 +54,10 @@ func runDecode(ctx context.Context, cfg config.Config, p *process) (err error) {
 // newDecode wires the parts between the engine and the HTTP server.
 func newDecode(cfg config.Config, p *process, eng engine.Text, memory *arena.Arena, parts *closers) (*prefill.Prefill, error) {
 	spec := eng.Spec()
-	tls, err := tlsFiles(cfg.Transport).Load()
+	receiver, err := newReceiver(cfg, p, rowSpec{spec.Engine, spec.Cols, spec.DType}, memory, nil, parts)
 	if err != nil {
 		return nil, err
 	}
-	receiver, err := transport.NewReceiver(transport.ReceiverConfig{
-		Arena: memory, Listener: p.data, Local: cfg.Transport.Loans, TLS: tls,
-		Engine: spec.Engine, Cols: spec.Cols, DType: spec.DType, Version: version,
-		GrantTTL: time.Duration(cfg.Prefill.PrepareTimeout), Logger: p.log, Metrics: transport.NewMetrics(p.registry),
-	})
-	if err != nil {
-		return nil, err
-	}
-	parts.add(receiver.Close)
 	worker, err := prefill.New(prefill.Config{
 		Decode: true, Name: p.name, Version: version, Model: cfg.Model.Name, Engine: eng, Receiver: receiver, Arena: memory,
 		Protocol: protocol, PoolBytes: int64(cfg.Decode.ArenaBytes), MaxBodyBytes: prefillMaxBody, GrantTimeout: grantTimeout,

@@ -88,18 +88,23 @@ func (c *doctorCmd) look(ctx context.Context, a *app) []finding {
 	if c.VLLM {
 		return checkVLLM(ctx, l, a.Env)
 	}
-	if c.Store != config.StoreMooncake {
-		token, err := gatewayToken(l.Fleet)
-		if err != nil {
-			return []finding{verdict("configuration", "", err, mooncake.Fail, "name a file that this user can read in fleet.token_file")}
-		}
-		h := checkup{env: a.Env, l: l, role: role, caches: caches(), client: admit.WithToken(&http.Client{Timeout: peerTimeout, Transport: &http.Transport{}}, token)}
-		defer h.client.CloseIdleConnections()
-		return h.check(ctx, c.Only)
+	if c.Store == config.StoreMooncake {
+		return checkMooncake(ctx, l, a.Env)
 	}
+	token, err := gatewayToken(l.Fleet)
+	if err != nil {
+		return []finding{verdict("configuration", "", err, mooncake.Fail, "name a file that this user can read in fleet.token_file")}
+	}
+	h := checkup{env: a.Env, l: l, role: role, caches: caches(), client: admit.WithToken(&http.Client{Timeout: peerTimeout, Transport: &http.Transport{}}, token)}
+	defer h.client.CloseIdleConnections()
+	return h.check(ctx, c.Only)
+}
+
+// checkMooncake looks at the Store and the cluster behind it.
+func checkMooncake(ctx context.Context, l *config.Loaded, env []string) []finding {
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
-	file, found := checkMooncakeFile(a.Env)
+	file, found := checkMooncakeFile(env)
 	address, server := mooncakeServer(l.Mooncake.Client, file)
 	if !takesCalls(address) {
 		address = l.Mooncake.Client

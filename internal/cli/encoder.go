@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"afterimage/internal/arena"
@@ -18,6 +19,7 @@ import (
 	"afterimage/internal/media"
 	"afterimage/internal/publish"
 	"afterimage/internal/resolve"
+	"afterimage/internal/store"
 	"afterimage/internal/transport"
 )
 
@@ -114,18 +116,10 @@ func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.E
 	if err != nil {
 		return nil, err
 	}
-	publisher, err := publish.New(publish.Config{
-		Store: shared, Protocol: ns.Protocol, Admission: publish.Admission(own.Admission), MaxPendingItems: own.StoreMaxPendingItems,
-		MaxPendingBytes: int64(own.StoreMaxPendingBytes), TTL: time.Duration(cfg.Store.TTL), Logger: p.log,
-	})
+	publisher, err := newPublisher(cfg, shared, ns.Protocol, p.log, parts)
 	if err != nil {
 		return nil, err
 	}
-	parts.add(func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), publishDrainOnStop)
-		defer cancel()
-		return publisher.Close(ctx)
-	})
 	resolver, err := resolve.New(resolve.Config{
 		Cache: local, Store: shared, Protocol: ns.Protocol, KeepWrong: naming != nil, ReadBufferBytes: int64(own.StoreReadBufferBytes),
 		Reap: publisher.Err, Sighted: publisher.Sighted, ReadOrRecompute: own.ReadOrRecompute, Hedge: own.Hedge, Logger: p.log,
@@ -147,6 +141,24 @@ func newEncoder(ctx context.Context, cfg config.Config, p *process, eng engine.E
 		Limits: mediaLimits(cfg.Media), MaxItems: encodeMaxItems, MaxBodyBytes: encodeMaxBytes, MaxQueue: encodeMaxQueue,
 		DeliverTimeout: deliverTimeout, Registry: p.registry, Logger: p.log,
 	})
+}
+
+// newPublisher returns what shows the Store what was encoded. On stop it has a moment for what is queued.
+func newPublisher(cfg config.Config, shared store.Store, protocol embedding.Protocol, log *slog.Logger, parts *closers) (*publish.Publisher, error) {
+	own := cfg.Encoder
+	publisher, err := publish.New(publish.Config{
+		Store: shared, Protocol: protocol, Admission: publish.Admission(own.Admission), MaxPendingItems: own.StoreMaxPendingItems,
+		MaxPendingBytes: int64(own.StoreMaxPendingBytes), TTL: time.Duration(cfg.Store.TTL), Logger: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	parts.add(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), publishDrainOnStop)
+		defer cancel()
+		return publisher.Close(ctx)
+	})
+	return publisher, nil
 }
 
 // namesOf returns how objects are named, and with v3 how vLLM names pictures.

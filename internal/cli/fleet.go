@@ -26,54 +26,66 @@ const socketName = "store.sock"
 
 // fleet describes the processes of up. file is the configuration of all, socket that of the Store.
 func fleet(cfg config.Config, file, socket string) []supervise.Spec {
-	var specs, workers []supervise.Spec
-	// add describes one process; args returns its flags besides those that all have.
-	add := func(list *[]supervise.Spec, name string, role config.Role, stage int, args func(supervise.Known) []string) {
-		*list = append(*list, supervise.Spec{Name: name, Role: string(role), Stage: stage,
-			Command: func(known supervise.Known) ([]string, []string) {
-				return append([]string{string(role), "--config", file}, args(known)...), nil
-			}})
-	}
-	again := func(known supervise.Known, name string) string { return cmp.Or(known[name].Listen, anyPort) }
-
+	r := roster{file: file}
 	if cfg.Store.Kind == config.StoreRAM {
-		add(&specs, "store", config.RoleStore, stageStore, func(known supervise.Known) []string {
-			return []string{"--listen", again(known, "store"), "--path", socket}
+		r.add("store", config.RoleStore, stageStore, func(known supervise.Known) []string {
+			return []string{"--listen", portAgain(known["store"].Listen), "--path", socket}
 		})
 	} else {
 		socket = ""
 	}
-	var encoders []string
-	for i := range cfg.Up.Encoders {
-		name := fmt.Sprintf("encoder-%d", i)
-		encoders = append(encoders, name)
-		add(&workers, name, config.RoleEncoder, stageWorkers, func(known supervise.Known) []string {
-			return []string{"--listen", again(known, name), "--name", name, "--store=" + socket}
-		})
-	}
-	const prefill = "prefill-0"
-	add(&workers, prefill, config.RolePrefill, stageWorkers, func(known supervise.Known) []string {
-		return []string{"--listen", again(known, prefill), "--name", prefill, "--store=" + socket,
-			"--data-listen", cmp.Or(known[prefill].Data, anyPort)}
+	encoders := r.workers(config.RoleEncoder, cfg.Up.Encoders, func(supervise.Listening) []string {
+		return []string{"--store=" + socket}
 	})
-	var decodes []string
-	for i := range cfg.Up.Decodes {
-		name := fmt.Sprintf("decode-%d", i)
-		decodes = append(decodes, name)
-		add(&workers, name, config.RoleDecode, stageWorkers, func(known supervise.Known) []string {
-			return []string{"--listen", again(known, name), "--name", name, "--data-listen", cmp.Or(known[name].Data, anyPort)}
-		})
-	}
-	specs = append(specs, workers...)
-	add(&specs, "gateway", config.RoleGateway, stageGateway, func(known supervise.Known) []string {
+	prefills := r.workers(config.RolePrefill, 1, func(before supervise.Listening) []string {
+		return []string{"--store=" + socket, "--data-listen", portAgain(before.Data)}
+	})
+	decodes := r.workers(config.RoleDecode, cfg.Up.Decodes, func(before supervise.Listening) []string {
+		return []string{"--data-listen", portAgain(before.Data)}
+	})
+	r.add("gateway", config.RoleGateway, stageGateway, func(known supervise.Known) []string {
 		args := []string{"--listen", cmp.Or(known["gateway"].Listen, cfg.Gateway.Listen), "--store-socket=" + socket}
-		for _, name := range encoders {
-			args = append(args, "--encoder", "http://"+known[name].Listen)
-		}
-		for _, name := range decodes {
-			args = append(args, "--decode", "http://"+known[name].Listen)
-		}
-		return append(args, "--prefill", "http://"+known[prefill].Listen)
+		args = append(args, urls("--encoder", encoders, known)...)
+		args = append(args, urls("--decode", decodes, known)...)
+		return append(args, urls("--prefill", prefills, known)...)
 	})
-	return specs
+	return r.specs
+}
+
+// roster collects the processes of a fleet.
+type roster struct {
+	file  string // the configuration of all
+	specs []supervise.Spec
+}
+
+// add describes one process; args returns its flags besides those that all have.
+func (r *roster) add(name string, role config.Role, stage int, args func(supervise.Known) []string) {
+	r.specs = append(r.specs, supervise.Spec{Name: name, Role: string(role), Stage: stage,
+		Command: func(known supervise.Known) ([]string, []string) {
+			return append([]string{string(role), "--config", r.file}, args(known)...), nil
+		}})
+}
+
+// workers describes n processes of a role and returns their names. args returns the flags besides those that all
+// workers have; before is where the process listened the last time.
+func (r *roster) workers(role config.Role, n int, args func(before supervise.Listening) []string) (names []string) {
+	for i := range n {
+		name := fmt.Sprintf("%s-%d", role, i)
+		names = append(names, name)
+		r.add(name, role, stageWorkers, func(known supervise.Known) []string {
+			return append([]string{"--listen", portAgain(known[name].Listen), "--name", name}, args(known[name])...)
+		})
+	}
+	return names
+}
+
+// portAgain is where a process listens that has listened at an address before, "" for never.
+func portAgain(before string) string { return cmp.Or(before, anyPort) }
+
+// urls names processes that listen, each behind a flag.
+func urls(flag string, names []string, known supervise.Known) (args []string) {
+	for _, name := range names {
+		args = append(args, flag, "http://"+known[name].Listen)
+	}
+	return args
 }

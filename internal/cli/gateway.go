@@ -64,13 +64,7 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 	defer shut()
 	limits := mediaLimits(cfg.Media)
 	fetcher := newFetcher(own, limits.MaxBytes)
-	g := gateway.New(gateway.Config{
-		Version: version, Token: token, Encoders: own.Encoders, Prefills: own.Prefills, Decodes: own.Decodes,
-		MaxBodyBytes: int64(own.MaxBodyBytes), MaxImages: own.MaxImages, Limits: limits, Fetcher: fetcher, Revisits: newRevisits(own, fetcher), Fetched: media.NewBudget(int64(own.FetchBudget)),
-		Routing: gateway.Routing(own.Routing), LogRequests: own.LogRequests, Thumbnails: own.Dashboard && own.DashboardThumbnails, NoOverlap: !cfg.Delivery.Overlap, Repairs: own.Repairs, ProbeEvery: probeEvery, ProbeTimeout: probeTimeout, SilenceLimit: time.Duration(own.SilenceLimit),
-		PrepareTimeout: prepareTimeout, EncodeTimeout: encodeTimeout, WriteTimeout: writeTimeout,
-		Events: storeEvents(cfg, p), Tracer: p.tracer, Registry: p.registry, Logger: p.log,
-	})
+	g := gateway.New(gatewayConfig(cfg, p, token, limits, fetcher))
 	probes, stop := context.WithCancel(context.Background())
 	g.Start(probes)
 	out := &exit{p: p, notice: time.Duration(own.DrainNotice)}
@@ -87,6 +81,21 @@ func runGateway(ctx context.Context, cfg config.Config, p *process) error {
 	g.Close()
 	fetcher.Close()
 	return err
+}
+
+// gatewayConfig is the configuration of the role.
+func gatewayConfig(cfg config.Config, p *process, token string, limits media.Limits, fetcher *media.Fetcher) gateway.Config {
+	own := cfg.Gateway
+	return gateway.Config{
+		Version: version, Token: token, Encoders: own.Encoders, Prefills: own.Prefills, Decodes: own.Decodes,
+		MaxBodyBytes: int64(own.MaxBodyBytes), MaxImages: own.MaxImages, Limits: limits,
+		Fetcher: fetcher, Revisits: newRevisits(own, fetcher), Fetched: media.NewBudget(int64(own.FetchBudget)),
+		Routing: gateway.Routing(own.Routing), NoOverlap: !cfg.Delivery.Overlap, Repairs: own.Repairs,
+		LogRequests: own.LogRequests, Thumbnails: own.Dashboard && own.DashboardThumbnails,
+		ProbeEvery: probeEvery, ProbeTimeout: probeTimeout, SilenceLimit: time.Duration(own.SilenceLimit),
+		PrepareTimeout: prepareTimeout, EncodeTimeout: encodeTimeout, WriteTimeout: writeTimeout,
+		Events: storeEvents(cfg, p), Tracer: p.tracer, Registry: p.registry, Logger: p.log,
+	}
 }
 
 // gatewayToken returns what a gateway shows to workers.

@@ -14,7 +14,6 @@ import (
 	"afterimage/internal/engine"
 	"afterimage/internal/prefill"
 	"afterimage/internal/publish"
-	"afterimage/internal/transport"
 )
 
 // prefillCmd runs a prefill worker.
@@ -99,19 +98,10 @@ func newPrefill(ctx context.Context, cfg config.Config, p *process, eng engine.T
 	kept := cache.NewWith(cache.Config{MaxBytes: int64(own.ResidentBytes), Arena: memory})
 	parts.add(func() error { kept.Close(); return nil })
 	residents := &prefill.Residents{Cache: kept}
-	tls, err := tlsFiles(cfg.Transport).Load()
+	receiver, err := newReceiver(cfg, p, rowSpec{spec.Engine, spec.Cols, spec.DType}, memory, residents.Evict, parts)
 	if err != nil {
 		return nil, err
 	}
-	receiver, err := transport.NewReceiver(transport.ReceiverConfig{
-		Arena: memory, Evict: residents.Evict, Listener: p.data, Local: cfg.Transport.Loans, TLS: tls,
-		Engine: spec.Engine, Cols: spec.Cols, DType: spec.DType, Version: version,
-		GrantTTL: time.Duration(own.PrepareTimeout), Logger: p.log, Metrics: transport.NewMetrics(p.registry),
-	})
-	if err != nil {
-		return nil, err
-	}
-	parts.add(receiver.Close)
 	handOff, err := publish.New(publish.Config{Store: shared, Protocol: protocol, TTL: time.Duration(cfg.Store.TTL), Logger: p.log})
 	if err != nil {
 		return nil, err

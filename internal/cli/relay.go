@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"afterimage/internal/arena"
 	"afterimage/internal/config"
 	"afterimage/internal/embedding"
 	"afterimage/internal/store"
@@ -51,21 +52,10 @@ func openRelay(ctx context.Context, cfg config.Config, ns embedding.Namespace, p
 	if err != nil {
 		return nil, err
 	}
-	client, err := openMooncake(ctx, cfg, p, memory, parts)
+	shared, err := openRelayStore(ctx, cfg, p, memory, parts)
 	if err != nil {
 		return nil, err
 	}
-	shared, err := store.NewGuard(store.GuardConfig{
-		Store: client, Arena: memory, Logger: p.log,
-		Unready: func(reason string) {
-			p.log.Error("relay: the Store is given up, Encoders are asked for everything", "cause", reason)
-		},
-	})
-	if err != nil {
-		return nil, errors.Join(err, client.Close())
-	}
-	parts.add(shared.Close)
-	p.registry.MustRegister(shared.Collectors()...)
 	consumers := consumer.New(consumer.Config{Logger: p.log})
 	parts.add(func() error { consumers.Close(); return nil })
 	r, err := relay.New(relay.Config{
@@ -81,4 +71,24 @@ func openRelay(ctx context.Context, cfg config.Config, ns embedding.Namespace, p
 		p.log.Info("relay", "namespace", ns.String(), "state", path)
 	}
 	return r, nil
+}
+
+// openRelayStore returns the cluster's Store behind its guard. One that is given up leaves all to the Encoders.
+func openRelayStore(ctx context.Context, cfg config.Config, p *process, memory *arena.Arena, parts *closers) (store.Store, error) {
+	client, err := openMooncake(ctx, cfg, p, memory, parts)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := store.NewGuard(store.GuardConfig{
+		Store: client, Arena: memory, Logger: p.log,
+		Unready: func(reason string) {
+			p.log.Error("relay: the Store is given up, Encoders are asked for everything", "cause", reason)
+		},
+	})
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	parts.add(shared.Close)
+	p.registry.MustRegister(shared.Collectors()...)
+	return shared, nil
 }

@@ -97,13 +97,9 @@ func (v *verified) sum() int {
 // verify reads every object. An error of an object is counted; one of the Store ends it.
 func (c *storeVerifyCmd) verify(ctx context.Context, t *shelfTool, m *meter) (verified, error) {
 	v := verified{Bad: map[string]int{}}
-	sum, err := t.Totals(ctx)
-	if err != nil && !errors.Is(err, errNoTotals) {
+	total, err := c.total(ctx, t)
+	if err != nil {
 		return v, err
-	}
-	total := sum.Objects
-	if c.Prefix != "" {
-		total = 0
 	}
 	check := func(e store.Entry) error {
 		v.Objects, v.Bytes = v.Objects+1, v.Bytes+e.Bytes
@@ -135,6 +131,18 @@ func (c *storeVerifyCmd) verify(ctx context.Context, t *shelfTool, m *meter) (ve
 		return v, check(e)
 	}
 	return v, t.each(ctx, c.Prefix, check)
+}
+
+// total is how many objects there are to look at, 0 where that shows only in the end.
+func (c *storeVerifyCmd) total(ctx context.Context, t *shelfTool) (int64, error) {
+	sum, err := t.Totals(ctx)
+	if err != nil && !errors.Is(err, errNoTotals) {
+		return 0, err
+	}
+	if c.Prefix != "" {
+		return 0, nil
+	}
+	return sum.Objects, nil
 }
 
 // bad counts an object, and removes it if that is wanted. What could not be read may be good.

@@ -149,14 +149,7 @@ func newFleet(l *config.Loaded, logs io.Writer, log *slog.Logger) (s *supervise.
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, "", errors.Join(err, os.RemoveAll(dir))
 	}
-	socket := ""
-	switch l.Store.Kind {
-	case config.StoreRAM:
-		socket = filepath.Join(dir, socketName)
-		place = "--path " + socket
-	case config.StoreMooncake:
-		place = fmt.Sprintf("--store-kind mooncake --mooncake-client %s --mooncake-admin %s", l.Mooncake.Client, l.Mooncake.Admin)
-	}
+	socket, place := storePlace(l, dir)
 	s, err = supervise.New(supervise.Config{
 		Binary: binary, Arg0: "afterimage", RunDir: dir,
 		Specs: append(mooncake, fleet(l.Config, file, socket)...),
@@ -169,4 +162,17 @@ func newFleet(l *config.Loaded, logs io.Writer, log *slog.Logger) (s *supervise.
 		},
 	})
 	return s, place, err
+}
+
+// storePlace returns the socket of the fleet's Store, which is in dir, and the flags that lead other commands to it; ""
+// for what there is not.
+func storePlace(l *config.Loaded, dir string) (socket, flags string) {
+	switch l.Store.Kind {
+	case config.StoreRAM:
+		socket = filepath.Join(dir, socketName)
+		return socket, "--path " + socket
+	case config.StoreMooncake:
+		return "", fmt.Sprintf("--store-kind mooncake --mooncake-client %s --mooncake-admin %s", l.Mooncake.Client, l.Mooncake.Admin)
+	}
+	return "", ""
 }

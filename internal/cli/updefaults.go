@@ -43,6 +43,20 @@ func checkTotal(c *config.Config) error {
 
 // upDefaults fills in what up chooses itself. It returns what to tell of the model.
 func upDefaults(l *config.Loaded, caches []string) (notice string, err error) {
+	if err = upSizes(l); err != nil {
+		return "", err
+	}
+	if notice, err = upModel(l, caches); err != nil {
+		return "", err
+	}
+	if g := l.Gateway; g.KeysFile != "" || len(g.APIKeys) > 0 {
+		notice += "\nIt asks for API keys: 'ask' takes one from OPENAI_API_KEY, curl needs -H \"Authorization: Bearer KEY\"."
+	}
+	return notice, nil
+}
+
+// upSizes fills in the memory of a fleet that has one host, and its time to stop.
+func upSizes(l *config.Loaded) (err error) {
 	set := func(key, text string) {
 		if err == nil {
 			err = l.Set(key, text, "up")
@@ -62,26 +76,29 @@ func upDefaults(l *config.Loaded, caches []string) (notice string, err error) {
 	if time.Duration(l.Server.Drain) > upDrain {
 		set("server.drain", upDrain.String())
 	}
+	return err
+}
+
+// upModel fills in the demo where no model is named. It returns what to tell of the model.
+func upModel(l *config.Loaded, caches []string) (notice string, err error) {
 	switch {
 	case l.Engine.Kind == config.EngineDevice:
-		notice = "Model: none. The engine is a modelled accelerator; its answers are made up."
-	case l.Model.Path == "":
-		demo, demoErr := modelOf(l.Model, l.Engine.Kind, caches)
-		if demoErr != nil {
-			return "", demoErr
+		return "Model: none. The engine is a modelled accelerator; its answers are made up.", nil
+	case l.Model.Path != "":
+		return fmt.Sprintf("Model: %s with %s", l.Model.Path, l.Model.MMProj), nil
+	}
+	demo, err := modelOf(l.Model, l.Engine.Kind, caches)
+	if err != nil {
+		return "", err
+	}
+	for _, part := range [][2]string{
+		{"model.path", demo.Path}, {"model.mmproj", demo.MMProj}, {"model.name", demo.Name}, {"model.chat_template", demo.ChatTemplate},
+	} {
+		if err := l.Set(part[0], part[1], "up"); err != nil {
+			return "", err
 		}
-		set("model.path", demo.Path)
-		set("model.mmproj", demo.MMProj)
-		set("model.name", demo.Name)
-		set("model.chat_template", demo.ChatTemplate)
-		notice = "Model: the built-in demo, SmolLM2-135M with a seeded vision tower.\n" +
-			"It sees colours, not objects; ask it for anything else and it makes it up.\n" +
-			"Your own pair: afterimage up --model text.gguf --mmproj vision.gguf"
-	default:
-		notice = fmt.Sprintf("Model: %s with %s", l.Model.Path, l.Model.MMProj)
 	}
-	if g := l.Gateway; g.KeysFile != "" || len(g.APIKeys) > 0 {
-		notice += "\nIt asks for API keys: 'ask' takes one from OPENAI_API_KEY, curl needs -H \"Authorization: Bearer KEY\"."
-	}
-	return notice, err
+	return "Model: the built-in demo, SmolLM2-135M with a seeded vision tower.\n" +
+		"It sees colours, not objects; ask it for anything else and it makes it up.\n" +
+		"Your own pair: afterimage up --model text.gguf --mmproj vision.gguf", nil
 }

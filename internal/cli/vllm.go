@@ -25,30 +25,18 @@ func runVLLMFront(ctx context.Context, cfg config.Config, p *process) (err error
 		return err
 	}
 	own.Metrics, own.Tracer, own.Logger = p.registry, p.tracer, p.log
-	own.Private = cfg.Gateway.KeysFile != "" || len(cfg.Gateway.APIKeys) > 0
-	if own.Token, err = gatewayToken(cfg.Fleet); err != nil {
-		return err
-	}
 	door, shut, err := newDoor(cfg.Gateway, p)
 	if err != nil {
 		return err
 	}
 	defer shut()
-	if cfg.VLLM.Fetch == "gateway" {
-		own.Fetched = media.NewBudget(int64(cfg.Gateway.FetchBudget))
-		own.Fetcher = newFetcher(cfg.Gateway, int64(cfg.Gateway.MaxBodyBytes))
-		own.Revisits = newRevisits(cfg.Gateway, own.Fetcher)
-		defer own.Fetcher.Close()
-	}
 	var parts closers
 	defer func() { err = errors.Join(err, parts.close()) }()
+	if cfg.VLLM.Fetch == "gateway" {
+		addFetcher(&own, cfg.Gateway, &parts)
+	}
 	if cfg.Relay.Enabled {
-		names, keys, err := relayNames(cfg, p.env)
-		if err != nil {
-			return err
-		}
-		own.Keys = keys
-		if own.Relay, err = openRelay(ctx, cfg, names, p, &parts); err != nil {
+		if err := addRelay(ctx, &own, cfg, p, &parts); err != nil {
 			return err
 		}
 	}
@@ -65,19 +53,43 @@ func runVLLMFront(ctx context.Context, cfg config.Config, p *process) (err error
 	out := &exit{p: p, notice: time.Duration(cfg.Gateway.DrainNotice)}
 	api := p.mux(out.unless(f.Ready), nil)
 	f.Routes(api)
+	if err := p.ready(""); err != nil {
+		return err
+	}
+	return out.serve(ctx, besideHealth(f, out, door.Wrap(api)))
+}
+
+// addFetcher has the front get images behind URLs itself.
+func addFetcher(own *vllm.Config, g config.Gateway, parts *closers) {
+	own.Fetched = media.NewBudget(int64(g.FetchBudget))
+	own.Fetcher = newFetcher(g, int64(g.MaxBodyBytes))
+	own.Revisits = newRevisits(g, own.Fetcher)
+	parts.add(func() error { own.Fetcher.Close(); return nil })
+}
+
+// addRelay has the front bring what the Store has to workers itself.
+func addRelay(ctx context.Context, own *vllm.Config, cfg config.Config, p *process, parts *closers) error {
+	names, keys, err := relayNames(cfg, p.env)
+	if err != nil {
+		return err
+	}
+	own.Keys = keys
+	own.Relay, err = openRelay(ctx, cfg, names, p, parts)
+	return err
+}
+
+// besideHealth serves /health, where vLLM's proxy says more than other roles do and asks for no key, beside all else.
+func besideHealth(f *vllm.Front, out *exit, rest http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
 		if out.leaving.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
-		f.ServeHealth(w, r) // vLLM's proxy says more there than other roles
+		f.ServeHealth(w, r)
 	})
-	mux.Handle("/", door.Wrap(api))
-	if err := p.ready(""); err != nil {
-		return err
-	}
-	return out.serve(ctx, mux)
+	mux.Handle("/", rest)
+	return mux
 }
 
 // vllmConfig is the configuration of the front. Three of vLLM's own variables are read.
@@ -90,6 +102,7 @@ func vllmConfig(cfg config.Config, env func(string) string) (vllm.Config, error)
 		ProbeInterval: time.Duration(v.ProbeInterval), ProbeTimeout: time.Duration(v.ProbeTimeout),
 		Body:     proxy.BodyLimits{MaxBytes: int64(g.MaxBodyBytes)},
 		MaxMedia: maxVLLMMedia, MaxFetchBytes: int64(g.MaxBodyBytes), WriteTimeout: writeTimeout, LogRequests: g.LogRequests,
+		Private: g.KeysFile != "" || len(g.APIKeys) > 0,
 	}
 	if v.DynamicRegistration && out.AdminKey == "" {
 		return out, errors.New("vllm.dynamic_registration needs a key: set the environment variable ADMIN_API_KEY, which instances send as X-API-Key")
@@ -106,7 +119,8 @@ func vllmConfig(cfg config.Config, env func(string) string) (vllm.Config, error)
 	if !v.DynamicRegistration {
 		out.Static = staticInstances(v)
 	}
-	return out, nil
+	out.Token, err = gatewayToken(cfg.Fleet)
+	return out, err
 }
 
 // maxVLLMMedia bounds the media parts of one request. How many a model takes, its workers say.
