@@ -120,26 +120,15 @@ func (a *Answer) read(r io.Reader, start time.Time, text func(string)) error {
 	var whole strings.Builder
 	defer func() { a.Text, a.TotalMS = whole.String(), ms() }()
 	for {
-		ev, err := events.Next()
+		c, done, err := nextChunk(events)
 		if err != nil {
-			return fmt.Errorf("the answer was cut off: %w", err)
+			return err
 		}
-		if ev.Done && a.FinishReason == "" {
+		if done && a.FinishReason == "" {
 			return errors.New("the answer was cut off: it ended without a finish reason")
 		}
-		if ev.Done {
+		if done {
 			return nil
-		}
-		var c chunk
-		data := ev.Data()
-		if len(data) == 0 {
-			continue
-		}
-		if err := json.Unmarshal(data, &c); err != nil {
-			return fmt.Errorf("the server sent an event that is not JSON: %w", err)
-		}
-		if c.Error != nil {
-			return errors.New("the answer was cut off: " + c.Error.Message)
 		}
 		if c.Usage != nil {
 			a.Usage = *c.Usage
@@ -159,6 +148,28 @@ func (a *Answer) read(r io.Reader, start time.Time, text func(string)) error {
 			}
 		}
 	}
+}
+
+// nextChunk returns the next chunk of a stream, or that it is done.
+func nextChunk(events *openai.EventReader) (c chunk, done bool, err error) {
+	var data []byte
+	for len(data) == 0 {
+		ev, err := events.Next()
+		if err != nil {
+			return c, false, fmt.Errorf("the answer was cut off: %w", err)
+		}
+		if ev.Done {
+			return c, true, nil
+		}
+		data = ev.Data()
+	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return c, false, fmt.Errorf("the server sent an event that is not JSON: %w", err)
+	}
+	if c.Error != nil {
+		return c, false, errors.New("the answer was cut off: " + c.Error.Message)
+	}
+	return c, false, nil
 }
 
 // trace fills in where the embeddings came from. name is the gateway's for the trace.
