@@ -53,12 +53,7 @@ func (g *Gateway) chatCall(ctx context.Context, req *request, out *proxy.Reply, 
 	begun()
 	req.trace.arrived(req.images, resp.Header.Get(control.HeaderItems))
 	if movable && resp.Header.Get("Content-Type") == control.HandOffType {
-		req.trace.stage("prefill")
-		if h, err = readHandOff(w, resp); err != nil {
-			return nil, g.broken(ctx, w, err)
-		}
-		g.outliers.worked(w.URL)
-		return h, nil
+		return g.handedOver(ctx, req, w, resp)
 	}
 	req.trace.firstByte(sent, resp.Header.Get(control.HeaderFirstToken))
 	g.metrics.FirstByte(req.start)
@@ -71,6 +66,17 @@ func (g *Gateway) chatCall(ctx context.Context, req *request, out *proxy.Reply, 
 	streaming.Set("bytes", out.Sent())
 	streaming.EndWith(err)
 	return nil, err
+}
+
+// handedOver returns the hand-over that w answers with.
+func (g *Gateway) handedOver(ctx context.Context, req *request, w worker, resp *http.Response) (*control.HandOff, error) {
+	req.trace.stage("prefill")
+	h, err := readHandOff(w, resp)
+	if err != nil {
+		return nil, g.broken(ctx, w, err)
+	}
+	g.outliers.worked(w.URL)
+	return h, nil
 }
 
 func (g *Gateway) chatRequest(ctx context.Context, req *request, w worker, attempt string, movable bool) (*http.Request, error) {

@@ -68,14 +68,7 @@ func (g *Gateway) answer(w http.ResponseWriter, r *http.Request, read reader) {
 	if err == nil {
 		err = g.serve(r.Context(), req, out)
 	}
-	if req.leave != nil {
-		req.leave()
-	}
-	if g.cfg.LogRequests && req.scan != nil {
-		req.show()
-	}
-	req.fetched.Release()
-	req.buf.Release()
+	req.letGo(g.cfg.LogRequests)
 	log := g.cfg.Logger
 	if err != nil {
 		log = log.With("request", req.id)
@@ -90,6 +83,19 @@ func (g *Gateway) answer(w http.ResponseWriter, r *http.Request, read reader) {
 	span.Set("request", req.id, "http.route", req.path, "http.response.status_code", status, "tenant", req.pass.Tenant(), "images", len(req.images))
 	span.Fail(t.Error)
 	span.End()
+}
+
+// letGo gives up the place and the memory of a request that is over. What the log is to show lies in that memory, and is
+// copied before.
+func (req *request) letGo(show bool) {
+	if req.leave != nil {
+		req.leave()
+	}
+	if show && req.scan != nil {
+		req.show()
+	}
+	req.fetched.Release()
+	req.buf.Release()
 }
 
 // serve attempts a request until an attempt ends well or for good.
