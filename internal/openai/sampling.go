@@ -43,6 +43,29 @@ type Format struct {
 
 // read reads what decides which tokens are chosen. Log probabilities are asked for in a way of each API.
 func (s *Sampling) read(f fields) (err error) {
+	if err = s.readNumbers(f); err != nil {
+		return err
+	}
+	if s.TopK, err = f.topK(); err != nil {
+		return err
+	}
+	if seed, ok, err := f.integer("seed"); err != nil {
+		return err
+	} else if ok {
+		s.Seed = &seed
+	}
+	if s.LogitBias, err = f.logitBias(); err != nil {
+		return err
+	}
+	if s.IgnoreEOS, err = f.boolean("ignore_eos"); err != nil {
+		return err
+	}
+	s.Format, err = f.format()
+	return err
+}
+
+// readNumbers reads what is held to a range. The first that is wrong is told.
+func (s *Sampling) readNumbers(f fields) (err error) {
 	number := func(name string, usual float64, ok func(float64) bool, want string) float64 {
 		v, given, e := f.float(name)
 		switch {
@@ -65,24 +88,6 @@ func (s *Sampling) read(f fields) (err error) {
 	s.RepetitionPenalty = number("repetition_penalty", 1, func(v float64) bool { return v > 0 }, "greater than zero")
 	s.PresencePenalty = number("presence_penalty", 0, within(-2, 2), "in [-2, 2]")
 	s.FrequencyPenalty = number("frequency_penalty", 0, within(-2, 2), "in [-2, 2]")
-	if err != nil {
-		return err
-	}
-	if s.TopK, err = f.topK(); err != nil {
-		return err
-	}
-	if seed, ok, err := f.integer("seed"); err != nil {
-		return err
-	} else if ok {
-		s.Seed = &seed
-	}
-	if s.LogitBias, err = f.logitBias(); err != nil {
-		return err
-	}
-	if s.IgnoreEOS, err = f.boolean("ignore_eos"); err != nil {
-		return err
-	}
-	s.Format, err = f.format()
 	return err
 }
 

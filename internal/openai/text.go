@@ -114,6 +114,11 @@ func (f fields) prompts() ([]Prompt, error) {
 		p, err := promptAt("prompt", raw)
 		return []Prompt{p}, err
 	}
+	return promptList(raw)
+}
+
+// promptList reads a list: of token ids, which are one prompt, or of prompts.
+func promptList(raw []byte) ([]Prompt, error) {
 	var out []Prompt
 	var ids []int32
 	s := scanner{b: raw}
