@@ -15,7 +15,7 @@ var Table = map[string]Rule{
 	"grammar":   {Layer: 0, Duty: "writes JSON schemas as grammars of llama.cpp"},
 	"gguf":      {Layer: 0, Duty: "reads and writes GGUF model files"},
 	"openai":    {Layer: 0, Duty: "the chat-completions wire: scan, splice, SSE, errors"},
-	"sums":      {Layer: 0, Duty: "SHA-256 of texts while they come in, two side by side"},
+	"sums":      {Layer: 0, Duty: "SHA-256 of texts while they come in, several side by side"},
 
 	"arena":   {Layer: 1, Duty: "off-heap memory, Buf, quarantine, loans"},
 	"fdpass":  {Layer: 1, Duty: "file descriptors over unix sockets, along with bytes"},

@@ -4,10 +4,16 @@ package sums
 
 import "github.com/klauspost/cpuid/v2"
 
-// paired says whether the processor can make two sums side by side.
-var paired = cpuid.CPU.Supports(cpuid.SHA, cpuid.SSE4, cpuid.SSSE3)
+// sideBySide says whether the processor can make sums side by side.
+var sideBySide = cpuid.CPU.Supports(cpuid.SHA, cpuid.SSE4, cpuid.SSSE3)
 
-// instructed is blocks by the processor's instructions for SHA-256.
+// one takes n blocks of a text in by the processor's instructions for SHA-256, two and four of so many texts.
 //
 //go:noescape
-func instructed(a, b *state, p, q *byte, n int)
+func one(l *lanes, n int)
+
+//go:noescape
+func two(l *lanes, n int)
+
+//go:noescape
+func four(l *lanes, n int)

@@ -11,12 +11,13 @@ import (
 	"unsafe"
 )
 
-// TestMain has sums made in pairs on every processor: where there are no instructions for it, one after the other.
+// TestMain has sums made side by side on every processor: where there are no instructions for it, one after the other.
 func TestMain(m *testing.M) {
-	if !paired {
-		paired, standIn = true, func(a, b *state, p, q *byte, n int) {
-			a.plain(unsafe.Slice(p, n*blockBytes))
-			b.plain(unsafe.Slice(q, n*blockBytes))
+	if !sideBySide {
+		sideBySide, standIn = true, func(l *lanes, together, n int) {
+			for i := range together {
+				l.states[i].plain(unsafe.Slice(l.texts[i], n*blockBytes))
+			}
 		}
 	}
 	os.Exit(m.Run())
@@ -41,11 +42,11 @@ func (s *state) plain(p []byte) {
 	}
 }
 
-// bothWays runs f with sums that are made in pairs, and with those of the standard library.
+// bothWays runs f with sums that are made side by side, and with those of the standard library.
 func bothWays(t *testing.T, f func(t *testing.T)) {
-	t.Run("pairs", f)
-	paired = false
-	defer func() { paired = true }()
+	t.Run("side by side", f)
+	sideBySide = false
+	defer func() { sideBySide = true }()
 	t.Run("alone", f)
 }
 

@@ -19,23 +19,36 @@ var initial = state{0x9b05688c, 0x510e527f, 0xbb67ae85, 0x6a09e667, 0x5be0cd19, 
 // order is where the words a to h stand.
 var order = [8]int{3, 2, 7, 6, 1, 0, 5, 4}
 
-// standIn takes the place of the processor's instructions, in tests where there are none.
-var standIn func(a, b *state, p, q *byte, n int)
+// maxLanes is how many texts are taken in side by side.
+const maxLanes = 4
 
-// blocks takes n blocks of p into a and as many of q into b, in one go. n is at least 1, and a is not b.
-func blocks(a, b *state, p, q *byte, n int) {
-	if standIn != nil {
-		standIn(a, b, p, q, n)
-		return
+// lanes are texts that are taken in side by side, each into a state of its own.
+type lanes struct {
+	states [maxLanes]*state
+	texts  [maxLanes]*byte
+}
+
+// standIn takes the place of the processor's instructions, in tests where there are none.
+var standIn func(l *lanes, together, n int)
+
+// take takes n blocks of each of the first texts in, of which there are 1, 2 or 4. n is at least 1.
+func (l *lanes) take(together, n int) {
+	switch {
+	case standIn != nil:
+		standIn(l, together, n)
+	case together == 4:
+		four(l, n)
+	case together == 2:
+		two(l, n)
+	default:
+		one(l, n)
 	}
-	instructed(a, b, p, q, n)
 }
 
 // take takes the whole blocks of p in.
 func (s *state) take(p []byte) {
 	if n := len(p) / blockBytes; n > 0 {
-		var beside state // costs nothing
-		blocks(s, &beside, &p[0], &p[0], n)
+		(&lanes{[maxLanes]*state{s}, [maxLanes]*byte{&p[0]}}).take(1, n)
 	}
 }
 

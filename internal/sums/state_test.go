@@ -4,6 +4,7 @@ package sums
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 )
@@ -14,38 +15,47 @@ func random(r *rand.ChaCha8, n int) []byte {
 	return b
 }
 
-// TestState: two texts side by side have the sums that each has alone.
+// teams are the numbers of texts that are taken in side by side.
+var teams = []int{1, 2, 4}
+
+// TestState: texts side by side have the sums that each has alone.
 func TestState(t *testing.T) {
 	r := rand.NewChaCha8([32]byte{1})
-	for n := range 300 {
-		p, q := random(r, n), random(r, n)
-		a, b := initial, initial
-		whole := n / blockBytes * blockBytes
-		if whole > 0 {
-			blocks(&a, &b, &p[0], &q[0], n/blockBytes)
-		}
-		if got, want := a.sum(p[whole:], uint64(n)), sha256.Sum256(p); got != want {
-			t.Fatalf("first text of %d bytes: %x, want %x", n, got, want)
-		}
-		if got, want := b.sum(q[whole:], uint64(n)), sha256.Sum256(q); got != want {
-			t.Fatalf("second text of %d bytes: %x, want %x", n, got, want)
+	for _, together := range teams {
+		for n := range 300 {
+			var l lanes
+			var states [maxLanes]state
+			var texts [maxLanes][]byte
+			for i := range together {
+				states[i], texts[i] = initial, random(r, n+1)
+				l.states[i], l.texts[i] = &states[i], &texts[i][0]
+			}
+			blocks := n / blockBytes
+			if blocks > 0 {
+				l.take(together, blocks)
+			}
+			for i := range together {
+				text := texts[i][:n]
+				if got, want := states[i].sum(text[blocks*blockBytes:], uint64(n)), sha256.Sum256(text); got != want {
+					t.Fatalf("text %d of %d with %d bytes: %x, want %x", i, together, n, got, want)
+				}
+			}
 		}
 	}
 }
 
-func BenchmarkPair(b *testing.B) {
-	p := make([]byte, 256<<10)
-	one, two := initial, initial
-	b.Run("two", func(b *testing.B) {
-		b.SetBytes(int64(2 * len(p)))
-		for b.Loop() {
-			blocks(&one, &two, &p[0], &p[0], len(p)/blockBytes)
-		}
-	})
-	b.Run("one", func(b *testing.B) {
-		b.SetBytes(int64(len(p)))
-		for b.Loop() {
-			sha256.Sum256(p)
-		}
-	})
+func BenchmarkTogether(b *testing.B) {
+	const size = 256 << 10
+	for _, together := range teams {
+		b.Run(fmt.Sprint(together), func(b *testing.B) {
+			var l lanes
+			for i := range together {
+				l.states[i], l.texts[i] = &state{}, &make([]byte, size)[0]
+			}
+			b.SetBytes(int64(together * size))
+			for b.Loop() {
+				l.take(together, size/blockBytes)
+			}
+		})
+	}
 }

@@ -12,10 +12,10 @@ import (
 // Sum is the sum of a text that comes in. Its owner calls Sum or Drop in the end; until one of them has returned, what
 // has come of the text must not change.
 type Sum struct {
-	of    *Pairs
-	plain hash.Hash // where sums are not made in pairs; nil where they are
+	of    *Maker
+	plain hash.Hash // where sums are not made side by side; nil where they are
 
-	// What follows is guarded by the Pairs, but for the state while the sum is busy.
+	// What follows is guarded by the Maker, but for the state while the sum is busy.
 	text  []byte // as far as it has come
 	done  int    // bytes that the state holds
 	state state
@@ -24,16 +24,16 @@ type Sum struct {
 }
 
 // Begin begins a sum.
-func (p *Pairs) Begin() *Sum {
-	s := &Sum{of: p}
-	if !paired {
+func (m *Maker) Begin() *Sum {
+	s := &Sum{of: m}
+	if !sideBySide {
 		s.plain = sha256.New()
 		return s
 	}
-	s.state, s.turn.L = initial, &p.mu
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.open = append(p.open, s)
+	s.state, s.turn.L = initial, &m.mu
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.open = append(m.open, s)
 	return s
 }
 
@@ -44,14 +44,14 @@ func (s *Sum) Grow(text []byte) {
 		s.text = text
 		return
 	}
-	p := s.of
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	m := s.of
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	s.text = text
-	for !s.busy && s.left() >= worth && p.computing < p.most && (len(p.open) == 1 || p.companion(s) != nil) {
-		p.compute(s)
+	for m.due(s) {
+		m.compute(s)
 	}
-	p.next()
+	m.next()
 }
 
 // Sum returns the sum of what has come, which is the whole text.
@@ -60,20 +60,20 @@ func (s *Sum) Sum() (out [Size]byte) {
 		s.plain.Sum(out[:0])
 		return out
 	}
-	p := s.of
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	m := s.of
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for queued := false; s.busy || s.left() >= blockBytes; {
 		switch {
-		case !s.busy && p.computing < p.most:
-			p.compute(s)
+		case !s.busy && m.computing < m.most:
+			m.compute(s)
 			continue
 		case !queued:
-			p.waiting, queued = append(p.waiting, s), true
+			m.waiting, queued = append(m.waiting, s), true
 		}
 		s.turn.Wait()
 	}
-	p.end(s)
+	m.end(s)
 	return s.state.sum(s.text[s.done:], uint64(len(s.text)))
 }
 
@@ -82,17 +82,17 @@ func (s *Sum) Drop() {
 	if s == nil || s.plain != nil {
 		return
 	}
-	p := s.of
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !slices.Contains(p.open, s) {
+	m := s.of
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !slices.Contains(m.open, s) {
 		return
 	}
 	s.text = s.text[:s.done] // nobody begins to compute of it
 	for s.busy {
 		s.turn.Wait()
 	}
-	p.end(s)
+	m.end(s)
 }
 
 // left returns how much has come and was not taken in.

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,7 +16,7 @@ import (
 func TestSums(t *testing.T) { bothWays(t, testSums) }
 
 func testSums(t *testing.T) {
-	p := New()
+	m := New()
 	var wg sync.WaitGroup
 	for seed := range byte(12) {
 		wg.Go(func() {
@@ -23,7 +24,7 @@ func testSums(t *testing.T) {
 			r := rand.New(bytes)
 			for range 8 {
 				text := random(bytes, r.IntN(400<<10))
-				s := p.Begin()
+				s := m.Begin()
 				for at := 0; at < len(text); {
 					at = min(len(text), at+r.IntN(100<<10))
 					s.Grow(text[:at])
@@ -41,8 +42,8 @@ func testSums(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if p.computing != 0 || p.Open() != 0 || len(p.waiting) != 0 {
-		t.Errorf("in the end %d compute, %d are open, %d wait", p.computing, p.Open(), len(p.waiting))
+	if m.computing != 0 || m.Open() != 0 || len(m.waiting) != 0 {
+		t.Errorf("in the end %d compute, %d are open, %d wait", m.computing, m.Open(), len(m.waiting))
 	}
 }
 
@@ -58,47 +59,98 @@ func testOf(t *testing.T) {
 	}
 }
 
-// TestCompany: a lone text is computed as it comes; one that has company waits until the other has something too.
+// TestCompany: a text that has a processor for itself is computed as it comes; others wait until as many have something as
+// should be computed at once.
 func TestCompany(t *testing.T) {
-	p := New()
-	text := make([]byte, 2*stretch)
-	a := p.Begin()
-	if a.Grow(text[:stretch]); a.left() != 0 {
-		t.Errorf("of a lone text %d bytes are left", a.left())
+	m := New()
+	m.processors = 2
+	text := make([]byte, 4*stretch)
+	left := func(when string, sums []*Sum, want ...int) {
+		t.Helper()
+		for i, s := range sums {
+			if s.left() != want[i] {
+				t.Errorf("%s: of text %d of %d, %d bytes are left, want %d", when, i, len(sums), s.left(), want[i])
+			}
+		}
 	}
-	b := p.Begin()
-	if a.Grow(text); a.left() != stretch {
-		t.Errorf("of a text whose companion has nothing %d bytes are left", a.left())
+	sums := []*Sum{m.Begin()}
+	sums[0].Grow(text[:stretch])
+	left("alone", sums, 0)
+	sums = append(sums, m.Begin())
+	sums[0].Grow(text[:2*stretch])
+	left("the other has nothing", sums, stretch, 0)
+	sums[1].Grow(text[:worth])
+	left("both have something", sums, stretch-worth, 0)
+	sums = append(sums, m.Begin(), m.Begin())
+	sums[1].Grow(text[:worth+stretch])
+	sums[2].Grow(text[:2*worth])
+	left("one has nothing yet", sums, stretch-worth, stretch, 2*worth, 0)
+	sums[3].Grow(text[:worth])
+	left("all have something", sums, stretch-2*worth, stretch-worth, worth, 0)
+	for i, n := range []int{2 * stretch, worth + stretch, 2 * worth, worth} {
+		if sums[i].Sum() != sha256.Sum256(text[:n]) {
+			t.Errorf("wrong sum of text %d", i)
+		}
 	}
-	if b.Grow(text[:worth]); a.left() != stretch-worth || b.left() != 0 {
-		t.Errorf("of a text and its companion %d and %d bytes are left", a.left(), b.left())
-	}
-	b.Drop()
-	if a.Sum() != sha256.Sum256(text) {
-		t.Error("wrong sum")
+}
+
+// TestTeam: a text is computed with those of which most is left: with one other, or with three.
+func TestTeam(t *testing.T) {
+	for _, c := range []struct {
+		others []int // bytes left
+		want   []int // of the others, by their places
+	}{
+		{nil, nil},
+		{[]int{worth - 1}, nil},
+		{[]int{worth}, []int{0}},
+		{[]int{worth, stretch}, []int{1}}, // three would take as long as four
+		{[]int{worth, stretch, worth + 1}, []int{1, 2, 0}},
+		{[]int{5 * worth, 2 * worth, 3 * worth, 6 * worth, 4 * worth}, []int{3, 0, 4}},
+	} {
+		m := New()
+		s := m.Begin()
+		busy := m.Begin()
+		busy.text, busy.busy = make([]byte, 9*stretch), true
+		all := []*Sum{s}
+		for _, n := range c.others {
+			o := m.Begin()
+			o.text = make([]byte, n)
+			all = append(all, o)
+		}
+		want := []*Sum{s}
+		for _, i := range c.want {
+			want = append(want, all[i+1])
+		}
+		team, n := m.team(s)
+		if got := team[:n]; !slices.Equal(got, want) {
+			t.Errorf("others with %v bytes: a team of %d", c.others, n)
+			for i, o := range got {
+				t.Logf("%d: text %d", i, slices.Index(all, o)-1)
+			}
+		}
 	}
 }
 
 // TestWait: who finds that enough compute waits, and goes on when one of them has ended.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New()
+		m := New()
 		text := make([]byte, stretch)
-		p.computing = p.most
+		m.computing = m.most
 		ends := make(chan string, 2)
 		for range 2 {
-			s := p.Begin()
+			s := m.Begin()
 			s.Grow(text)
 			go func() { ends <- fmt.Sprintf("%x", s.Sum()) }()
 		}
 		synctest.Wait()
-		p.mu.Lock()
-		if len(p.waiting) != 2 || len(ends) != 0 {
-			t.Errorf("%d wait, %d have ended", len(p.waiting), len(ends))
+		m.mu.Lock()
+		if len(m.waiting) != 2 || len(ends) != 0 {
+			t.Errorf("%d wait, %d have ended", len(m.waiting), len(ends))
 		}
-		p.computing = 0
-		p.next()
-		p.mu.Unlock()
+		m.computing = 0
+		m.next()
+		m.mu.Unlock()
 		want := fmt.Sprintf("%x", sha256.Sum256(text))
 		if a, b := <-ends, <-ends; a != want || b != want {
 			t.Errorf("sums %s and %s, want %s", a, b, want)
@@ -109,8 +161,8 @@ func TestWait(t *testing.T) {
 // TestDrop: a sum that is given up while another goroutine computes of it waits for that.
 func TestDrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New()
-		s := p.Begin()
+		m := New()
+		s := m.Begin()
 		s.text, s.busy = make([]byte, stretch), true
 		dropped := make(chan struct{})
 		go func() { s.Drop(); close(dropped) }()
@@ -120,11 +172,11 @@ func TestDrop(t *testing.T) {
 			t.Error("did not wait")
 		default:
 		}
-		p.mu.Lock()
+		m.mu.Lock()
 		s.took(1)
-		p.mu.Unlock()
+		m.mu.Unlock()
 		<-dropped
-		if other := p.Begin(); p.companion(other) != nil {
+		if _, n := m.team(m.Begin()); n > 1 {
 			t.Error("a sum that was given up is taken along")
 		}
 	})

@@ -18,7 +18,7 @@ import (
 // may have come before it is remembered, and a fingerprint tells whether it is the same text.
 type names struct {
 	key  *nhKey
-	sums *sums.Pairs
+	sums *sums.Maker
 
 	mu         sync.Mutex // guards what follows
 	young, old generations

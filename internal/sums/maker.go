@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sums makes SHA-256 sums of texts of megabytes while they come in, several side by side where the processor has
+// instructions for that: a sum waits for its own steps half of the time, so that another costs next to nothing, and of
+// four the processor always finds one that can go on. Two are made 1.65 times as fast as one after the other, four 1.9
+// times ("go test -bench . ./internal/sums").
+//
+// A text that comes while there are fewer than processors is computed as it comes. When there are more, what has come of
+// each is left where it lies until somebody computes, who takes those along of which most has come.
+//
+// A Maker may be used from any goroutine, a Sum by one at a time.
+package sums
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+)
+
+const (
+	// stretch is the most that is computed before anybody looks for another text to take along.
+	stretch = 256 << 10
+	// worth is the least that is computed while more of the text may come, or taken along.
+	worth = 16 << 10
+)
+
+// Maker makes sums.
+type Maker struct {
+	processors int
+	most       int // goroutines that compute
+
+	mu        sync.Mutex // guards what follows, and the sums
+	computing int
+	open      []*Sum
+	waiting   []*Sum // for a place among those that compute, the longest first
+}
+
+// New returns a Maker that keeps the processors busy. Half of them compute, since each does the work of several; but
+// never is there only one goroutine that does, for which all would wait while the system lets others run.
+func New() *Maker {
+	n := runtime.GOMAXPROCS(0)
+	return &Maker{processors: n, most: max(2, n/2)}
+}
+
+// Of returns the sum of a whole text.
+func (m *Maker) Of(text []byte) [Size]byte {
+	s := m.Begin()
+	s.Grow(text)
+	return s.Sum()
+}
+
+// Open returns how many sums have begun and were neither made nor given up, for tests.
+func (m *Maker) Open() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.open)
+}
+
+// due says whether s is computed while more of it may come: if as many texts are as there should be at once, so that no
+// processor does less than it could while others wait.
+func (m *Maker) due(s *Sum) bool {
+	if s.busy || s.left() < worth || m.computing >= m.most {
+		return false
+	}
+	_, together := m.team(s)
+	switch open := len(m.open); {
+	case open >= 4 && open >= 2*m.processors:
+		return together == 4
+	case open >= 2 && open >= m.processors:
+		return together >= 2
+	}
+	return true
+}
+
+// team returns the sums that are computed side by side with s, itself in front, and their number: 1, 2 or 4. They are
+// those of which most is left, if that is worth it.
+func (m *Maker) team(s *Sum) (sums [maxLanes]*Sum, n int) {
+	sums[0], n = s, 1
+	for _, o := range m.open {
+		if o == s || o.busy || o.left() < worth {
+			continue
+		}
+		i := n // its place: behind those of which more is left
+		for i > 1 && sums[i-1].left() < o.left() {
+			i--
+		}
+		if i < maxLanes {
+			copy(sums[i+1:], sums[i:])
+			sums[i] = o
+			n = min(n+1, maxLanes)
+		}
+	}
+	if n == 3 {
+		n = 2 // three take as long as four
+	}
+	return sums, n
+}
+
+// compute takes in a stretch of s, which has a block at least and is not busy, and of other sums if there are any.
+// m is locked, but not meanwhile.
+func (m *Maker) compute(s *Sum) {
+	sums, together := m.team(s)
+	team := sums[:together]
+	n := stretch
+	var l lanes
+	for i, o := range team {
+		n = min(n, o.left())
+		l.states[i], l.texts[i] = &o.state, &o.text[o.done]
+		o.busy = true
+	}
+	n /= blockBytes
+	m.computing++
+	m.mu.Unlock()
+	l.take(together, n)
+	m.mu.Lock()
+	m.computing--
+	for _, o := range team {
+		o.took(n)
+	}
+}
+
+// end forgets s.
+func (m *Maker) end(s *Sum) {
+	is := func(o *Sum) bool { return o == s }
+	m.open, m.waiting = slices.DeleteFunc(m.open, is), slices.DeleteFunc(m.waiting, is)
+	m.next()
+}
+
+// next has the next sum that waits for a place among those that compute look for it. Whoever has computed and computes
+// no more calls it.
+func (m *Maker) next() {
+	for _, o := range m.waiting {
+		if !o.busy && m.computing < m.most {
+			o.turn.Signal()
+			return
+		}
+	}
+}
