@@ -114,6 +114,7 @@ func (t *transport) link(req *http.Request) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
+	tune(conn)
 	l := &link{t: t, host: host, conn: conn}
 	l.in = bufio.NewReaderSize(&limited{r: conn, left: &l.headLeft}, linkBuffer)
 	return l, nil
