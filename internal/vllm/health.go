@@ -23,17 +23,21 @@ func (f *Front) Ready() error {
 // ServeHealth answers GET /health. Of a fleet that registers it shows the roster; the instances of one that
 // does not change are asked.
 func (f *Front) ServeHealth(w http.ResponseWriter, r *http.Request) {
-	if f.cfg.Dynamic && f.cfg.Private {
+	switch {
+	case f.cfg.Dynamic && f.cfg.Private:
 		answer(w, map[string]string{"proxy": "healthy"})
-		return
-	}
-	if f.cfg.Dynamic {
+	case f.cfg.Dynamic:
 		answer(w, struct {
 			Proxy     string `json:"proxy"`
 			Instances Status `json:"instances"`
 		}{"healthy", f.reg.Status()})
-		return
+	default:
+		f.serveClusters(w, r)
 	}
+}
+
+// serveClusters asks all instances and answers how those of each role are.
+func (f *Front) serveClusters(w http.ResponseWriter, r *http.Request) {
 	all := f.reg.all()
 	ok := make([]bool, len(all))
 	var wg sync.WaitGroup

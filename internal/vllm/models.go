@@ -25,36 +25,44 @@ func (f *Front) serveModels(w http.ResponseWriter, r *http.Request) {
 		openai.WriteError(w, missing(Decode))
 		return
 	}
-	lists := make([][]byte, len(from))
+	switch lists, failed := f.modelLists(r.Context(), from); len(lists) {
+	case 0:
+		openai.WriteError(w, clientError(failed))
+	case 1:
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(lists[0]) // a caller that left is no concern
+	default:
+		answer(w, map[string]any{"object": "list", "data": mergeModels(lists)})
+	}
+}
+
+// modelLists returns the lists of the instances that answer, in order, and why one of the others does not.
+func (f *Front) modelLists(ctx context.Context, from []*entry) (lists [][]byte, failed error) {
+	all := make([][]byte, len(from))
 	errs := make([]error, len(from))
 	var wg sync.WaitGroup
 	for i, e := range from {
-		wg.Go(func() { lists[i], errs[i] = f.get(r.Context(), e, "/v1/models") })
+		wg.Go(func() { all[i], errs[i] = f.get(ctx, e, "/v1/models") })
 	}
 	wg.Wait()
-	seen := map[string]bool{}
-	models := []json.RawMessage{}
-	var one []byte
-	answered := 0
-	var failed error
-	for i, list := range lists {
-		if errs[i] != nil {
-			failed = errs[i]
+	for i, err := range errs {
+		if err != nil {
+			failed = err
 			continue
 		}
-		answered++
-		one = list
+		lists = append(lists, all[i])
+	}
+	return lists, failed
+}
+
+// mergeModels returns the models of all lists, each once.
+func mergeModels(lists [][]byte) []json.RawMessage {
+	seen := map[string]bool{}
+	models := []json.RawMessage{} // an empty list, in JSON, too
+	for _, list := range lists {
 		models = appendModels(models, list, seen)
 	}
-	switch {
-	case answered == 0:
-		openai.WriteError(w, clientError(failed))
-	case answered == 1:
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(one) // a caller that left is no concern
-	default:
-		answer(w, map[string]any{"object": "list", "data": models})
-	}
+	return models
 }
 
 // appendModels appends the models of a list that are not seen yet.
