@@ -118,19 +118,13 @@ func (r *Relay) deliver(ctx context.Context, at string, all []*item, b *Batch) {
 			it.err = errUnknown
 			continue
 		}
-		c, err := frame.contract(it.grid, it.dtype)
-		if err == nil {
-			it.id, err = r.ids.take(at)
-		}
-		if it.err = err; err != nil {
+		var d consumer.Item
+		if d, it.err = r.delivery(at, frame, it); it.err != nil {
 			continue
 		}
 		b.ids = append(b.ids, it.id)
 		sent = append(sent, it)
-		deliveries = append(deliveries, consumer.Item{
-			Transfer: it.id.Text, Hash: it.hash, Rows: c.Rows, Cols: c.Cols, DType: strings.TrimPrefix(c.DType.String(), "torch."), Size: c.DType.Bytes(),
-			Payload: func(ctx context.Context) ([]byte, error) { return r.payload(ctx, it) },
-		})
+		deliveries = append(deliveries, d)
 	}
 	if len(sent) == 0 {
 		return
@@ -150,6 +144,21 @@ func (r *Relay) deliver(ctx context.Context, at string, all []*item, b *Batch) {
 			r.metrics.bytes.Add(float64(deliveries[i].Bytes()))
 		}
 	}
+}
+
+// delivery is what the consumer gets of an item, under an id that is taken for it.
+func (r *Relay) delivery(at string, frame Frame, it *item) (d consumer.Item, err error) {
+	c, err := frame.contract(it.grid, it.dtype)
+	if err != nil {
+		return d, err
+	}
+	if it.id, err = r.ids.take(at); err != nil {
+		return d, err
+	}
+	return consumer.Item{
+		Transfer: it.id.Text, Hash: it.hash, Rows: c.Rows, Cols: c.Cols, DType: strings.TrimPrefix(c.DType.String(), "torch."), Size: c.DType.Bytes(),
+		Payload: func(ctx context.Context) ([]byte, error) { return r.payload(ctx, it) },
+	}, nil
 }
 
 // lost returns the items whose other writer gave up, ready for a try of their own.
