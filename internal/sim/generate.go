@@ -82,8 +82,8 @@ func Generate(s Synthetic) (*Trace, error) {
 	r := rand.New(rand.NewPCG(s.Seed, 0x9e3779b97f4a7c15))
 	b := newBuilder()
 	number := map[uint32]uint32{} // of images, in the order in which they come
-	var recent []uint32
-	at, next := 0.0, 0
+	seen := recent{room: s.Recent}
+	at := 0.0
 	for i := range s.Requests {
 		if i > 0 {
 			at += s.gap(r, i)
@@ -91,17 +91,12 @@ func Generate(s Synthetic) (*Trace, error) {
 		b.begin(time.Duration(at*float64(time.Second)), s.Sizes.TextTokens, s.Sizes.OutputTokens)
 		for range s.Images.Pick(r) {
 			var image uint32
-			if len(recent) > 0 && s.Repeat > 0 && r.Float64() < s.Repeat {
-				image = recent[r.IntN(len(recent))]
+			if len(seen.images) > 0 && s.Repeat > 0 && r.Float64() < s.Repeat {
+				image = seen.images[r.IntN(len(seen.images))]
 			} else {
 				image = draw.Next()
 			}
-			if len(recent) < s.Recent {
-				recent = append(recent, image)
-			} else if s.Recent > 0 {
-				recent[next%s.Recent] = image
-				next++
-			}
+			seen.add(image)
 			n, ok := number[image]
 			if !ok {
 				n = uint32(len(number))
@@ -113,6 +108,24 @@ func Generate(s Synthetic) (*Trace, error) {
 		}
 	}
 	return b.trace()
+}
+
+// recent holds the images that were used last, as often as they were.
+type recent struct {
+	images []uint32
+	room   int
+	oldest int // once there are as many as there is room for
+}
+
+// add takes an image in, in the place of the oldest where there is no room.
+func (l *recent) add(image uint32) {
+	switch {
+	case len(l.images) < l.room:
+		l.images = append(l.images, image)
+	case l.room > 0:
+		l.images[l.oldest] = image
+		l.oldest = (l.oldest + 1) % l.room
+	}
 }
 
 // gap returns the seconds before request i.
