@@ -5,7 +5,6 @@ package storefile
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
 	"sort"
 
 	"github.com/zeebo/xxh3"
@@ -47,12 +46,16 @@ func (r *Reader) finish() error {
 	case !r.skipped && count > 0 && entries.Sum64() != r.sum.Sum64():
 		return fmt.Errorf("%w: its index is of other records", ErrBroken)
 	}
-	if _, err := r.br.ReadByte(); err == nil {
+	return r.expectEnd()
+}
+
+// expectEnd returns io.EOF when nothing follows.
+func (r *Reader) expectEnd() error {
+	_, err := r.br.ReadByte()
+	if err == nil {
 		return fmt.Errorf("%w: bytes follow its trailer", ErrBroken)
-	} else if err != io.EOF {
-		return err
 	}
-	return io.EOF
+	return err
 }
 
 // behind returns where to go on behind a damaged record at byte off: at the next record of the index, or
