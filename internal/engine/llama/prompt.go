@@ -45,20 +45,14 @@ func newTemplate(m *textModel, given string) (*template, error) {
 	if source == "" {
 		return t, nil
 	}
-	probe := []engine.Message{{Role: "user", Content: "x"}}
 	var err error
 	if strings.Contains(source, "{") { // else it is a name
-		var j *jinjaTemplate
-		if j, err = newJinja(source, special(bos), special(c.vocabEOS(m.vocab))); err == nil {
-			_, err = j.render(probe)
-		}
-		if err == nil {
-			t.jinja = j
+		if t.jinja, err = runnable(source, special(bos), special(c.vocabEOS(m.vocab))); err == nil {
 			return t, nil
 		}
 	}
 	t.text = cString(source)
-	if _, unknown := t.apply(m.lib, probe); unknown != nil {
+	if _, unknown := t.apply(m.lib, shortest); unknown != nil {
 		err, t.text = errors.Join(err, unknown), cString(fallbackTemplate)
 		if given != "" {
 			return nil, fmt.Errorf("llama: the chat template %.60q can neither be run nor is it one of llama.cpp's: %w", given, err)
@@ -68,6 +62,21 @@ func newTemplate(m *textModel, given string) (*template, error) {
 		slog.Warn("the model's chat template cannot be run; using the one of llama.cpp that is like it", "model", m.name, "err", err)
 	}
 	return t, nil
+}
+
+// shortest is a conversation that every template can write.
+var shortest = []engine.Message{{Role: "user", Content: "x"}}
+
+// runnable returns a Jinja template that has run once.
+func runnable(source, bos, eos string) (*jinjaTemplate, error) {
+	j, err := newJinja(source, bos, eos)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := j.render(shortest); err != nil {
+		return nil, err
+	}
+	return j, nil
 }
 
 // render writes a conversation as the model wants it, up to where the assistant's answer begins.
