@@ -16,19 +16,7 @@ import (
 // serveControl serves one connection of the control channel, as ZeroMQ's REP does.
 func (s *Shard) serveControl(nc net.Conn) {
 	in := bufio.NewReader(nc)
-	greeting := append([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f, 3, 1}, make([]byte, 52)...)
-	copy(greeting[12:], "NULL")
-	if _, err := nc.Write(greeting); err != nil {
-		return
-	}
-	theirs := make([]byte, 64)
-	if _, err := io.ReadFull(in, theirs); err != nil || theirs[0] != 0xff || theirs[9] != 0x7f || string(theirs[12:16]) != "NULL" {
-		return
-	}
-	if _, err := nc.Write([]byte("\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x03REP")); err != nil {
-		return
-	}
-	if flags, body, err := readFrame(in); err != nil || flags&4 == 0 || !strings.Contains(string(body), "REQ") {
+	if !greet(nc, in) {
 		return
 	}
 	for {
@@ -47,16 +35,39 @@ func (s *Shard) serveControl(nc net.Conn) {
 			_, _ = io.Copy(io.Discard, in)
 			return
 		}
-		out := []byte{1, 0}
-		if len(reply) < 256 {
-			out = append(out, 0, byte(len(reply)))
-		} else {
-			out = binary.BigEndian.AppendUint64(append(out, 2), uint64(len(reply)))
-		}
-		if _, err := nc.Write(append(out, reply...)); err != nil {
+		if _, err := nc.Write(appendReply(nil, reply)); err != nil {
 			return
 		}
 	}
+}
+
+// greet exchanges greetings and says whether the other side is a REQ.
+func greet(nc net.Conn, in *bufio.Reader) bool {
+	greeting := append([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f, 3, 1}, make([]byte, 52)...)
+	copy(greeting[12:], "NULL")
+	if _, err := nc.Write(greeting); err != nil {
+		return false
+	}
+	theirs := make([]byte, 64)
+	if _, err := io.ReadFull(in, theirs); err != nil || theirs[0] != 0xff || theirs[9] != 0x7f || string(theirs[12:16]) != "NULL" {
+		return false
+	}
+	if _, err := nc.Write([]byte("\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x03REP")); err != nil {
+		return false
+	}
+	flags, body, err := readFrame(in)
+	return err == nil && flags&4 != 0 && strings.Contains(string(body), "REQ")
+}
+
+// appendReply appends a reply as two frames: an empty one, and the text.
+func appendReply(out []byte, reply string) []byte {
+	out = append(out, 1, 0)
+	if len(reply) < 256 {
+		out = append(out, 0, byte(len(reply)))
+	} else {
+		out = binary.BigEndian.AppendUint64(append(out, 2), uint64(len(reply)))
+	}
+	return append(out, reply...)
 }
 
 func readFrame(in *bufio.Reader) (flags byte, body []byte, err error) {

@@ -56,6 +56,21 @@ func newRules(bytes int, ttl time.Duration) *rules {
 	return &rules{pool: pool{mem: make([]byte, bytes)}, ttl: ttl, transfers: map[string]*reservation{}, residents: map[string]*reservation{}}
 }
 
+// check holds shape and dtype against the number of bytes.
+func (p payload) check() error {
+	n := itemSize[p.dtype]
+	if n == 0 {
+		return errors.New("Unsupported torch dtype string: '" + p.dtype + "'")
+	}
+	for _, d := range p.shape {
+		n *= d
+	}
+	if n != p.bytes {
+		return errors.New("shape and dtype do not match nbytes")
+	}
+	return nil
+}
+
 var itemSize = map[string]int{"float32": 4, "float16": 2, "bfloat16": 2}
 
 // granted is the answer to a reserve.
@@ -66,27 +81,11 @@ type granted struct {
 
 // reserve answers a reserve.
 func (r *rules) reserve(id string, p payload) (granted, error) {
-	n := itemSize[p.dtype]
-	if n == 0 {
-		return granted{}, errors.New("Unsupported torch dtype string: '" + p.dtype + "'")
-	}
-	for _, d := range p.shape {
-		n *= d
-	}
-	if n != p.bytes {
-		return granted{}, errors.New("shape and dtype do not match nbytes")
+	if err := p.check(); err != nil {
+		return granted{}, err
 	}
 	if old := r.transfers[id]; old != nil {
-		switch {
-		case old.state == cancelled:
-			return granted{r: old, cancelled: true}, nil
-		case old.state == expirePending:
-			return granted{}, errors.New("transfer_id still has an active writer")
-		case !old.equal(p):
-			return granted{}, errors.New("conflicting reservation for transfer_id")
-		}
-		old.touched = time.Now()
-		return granted{r: old}, nil
+		return old.again(p)
 	}
 	now := &reservation{payload: p, id: newID(), touched: time.Now()}
 	if res := r.residents[p.hash]; res != nil {
@@ -116,6 +115,20 @@ func (r *rules) reserve(id string, p payload) (granted, error) {
 	now.writer = true
 	r.transfers[id] = now
 	return granted{r: now, write: true}, nil
+}
+
+// again answers a reserve of a transfer that is known.
+func (x *reservation) again(p payload) (granted, error) {
+	switch {
+	case x.state == cancelled:
+		return granted{r: x, cancelled: true}, nil
+	case x.state == expirePending:
+		return granted{}, errors.New("transfer_id still has an active writer")
+	case !x.equal(p):
+		return granted{}, errors.New("conflicting reservation for transfer_id")
+	}
+	x.touched = time.Now()
+	return granted{r: x}, nil
 }
 
 // writerOf returns the reservation whose writer is at work on a hash.
