@@ -110,6 +110,7 @@ func (m *Maker) compute(s *Sum) {
 	}
 	n /= blockBytes
 	m.computing++
+	m.next() // when two have ended before the first that waits goes on, both have woken it
 	m.mu.Unlock()
 	l.take(together, n)
 	m.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 )
@@ -154,6 +155,44 @@ func TestWait(t *testing.T) {
 		want := fmt.Sprintf("%x", sha256.Sum256(text))
 		if a, b := <-ends, <-ends; a != want || b != want {
 			t.Errorf("sums %s and %s, want %s", a, b, want)
+		}
+	})
+}
+
+// TestWaitTogether: when places become free at once, as many of those that wait go on.
+func TestWaitTogether(t *testing.T) {
+	defer func(f func(*lanes, int, int), b bool) { standIn, sideBySide = f, b }(standIn, sideBySide)
+	synctest.Test(t, func(t *testing.T) {
+		const places = 2
+		var computing atomic.Int32
+		goOn := make(chan struct{})
+		sideBySide, standIn = true, func(*lanes, int, int) {
+			computing.Add(1)
+			<-goOn
+		}
+		m := New()
+		m.most, m.computing = places, places
+		text := make([]byte, worth-1) // too short to be taken along
+		for range places + 1 {
+			s := m.Begin()
+			s.Grow(text)
+			go s.Sum()
+		}
+		synctest.Wait()
+		m.mu.Lock()
+		for range places {
+			m.computing--
+			m.next()
+		}
+		m.mu.Unlock()
+		synctest.Wait()
+		if n := computing.Load(); n != places {
+			t.Errorf("%d compute in %d places", n, places)
+		}
+		close(goOn)
+		synctest.Wait()
+		if n := computing.Load(); n < places+1 || m.Open() > 0 {
+			t.Errorf("in the end %d have computed and %d are open", n, m.Open())
 		}
 	})
 }
