@@ -70,70 +70,98 @@ func (d Decode) Run(ctx context.Context) (Report, error) {
 	return Report{Name: "decode", Note: note, Rows: rows}, err
 }
 
+// decodeTimes are what the rounds of a decodeRun took.
+type decodeTimes struct {
+	best   map[string]float64 // by way and requests at once
+	alone  []float64          // milliseconds until the first token, of one request alone
+	amidst []float64          // likewise, of each of several at once
+}
+
+func (t *decodeTimes) keep(name string, ms float64) {
+	if v, ok := t.best[name]; !ok || ms < v {
+		t.best[name] = ms
+	}
+}
+
 // rows measures all rows.
 func (r *decodeRun) rows(ctx context.Context, p *progress) ([]Row, error) {
-	best := map[string]float64{}
-	keep := func(name string, ms float64) {
-		if v, ok := best[name]; !ok || ms < v {
-			best[name] = ms
-		}
-	}
-	var ttfts, bounds []float64
+	t := &decodeTimes{best: map[string]float64{}}
 	p.step("measuring %d rounds", r.Rounds)
 	for i := range r.Rounds {
 		p.at(i+1, r.Rounds)
-		for _, n := range []int{1, 1, 1, r.Concurrent} { // one alone is over soon
-			prompts := r.prompts(n)
-			if err := ctx.Err(); err != nil {
-				return nil, context.Cause(ctx)
-			}
-			cpu := processCPU()
-			ms, err := r.bare(prompts)
-			if err != nil {
-				return nil, err
-			}
-			keep(fmt.Sprint("bare ", n), ms)
-			keep(fmt.Sprint("bare cpu ", n), r.perToken(processCPU()-cpu, n))
-			cpu = processCPU()
-			got, err := r.scheduled(ctx, prompts)
-			if err != nil {
-				return nil, err
-			}
-			keep(fmt.Sprint("ours ", n), got.perToken)
-			keep(fmt.Sprint("ours cpu ", n), r.perToken(processCPU()-cpu, n))
-			if n == 1 {
-				bounds = append(bounds, got.first[0])
-			} else {
-				ttfts = append(ttfts, got.first...)
-			}
-		}
-		step, err := r.budgetStep()
-		if err != nil {
+		if err := r.round(ctx, t); err != nil {
 			return nil, err
 		}
-		keep("step", step)
 	}
 	differ, logits, err := r.company(ctx)
 	if err != nil {
 		return nil, err
 	}
-	bound := slices.Min(bounds) + float64(r.Concurrent-1)*best["step"]
+	return append(r.timeRows(t),
+		Absolute(fmt.Sprintf("in company, of %d logits", logits), "other bits than alone", float64(differ), 0)), nil
+}
+
+// round measures both ways with one request and with several, and a step that is full.
+func (r *decodeRun) round(ctx context.Context, t *decodeTimes) error {
+	for _, n := range []int{1, 1, 1, r.Concurrent} { // one alone is over soon
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := r.both(ctx, t, n); err != nil {
+			return err
+		}
+	}
+	step, err := r.budgetStep()
+	if err != nil {
+		return err
+	}
+	t.keep("step", step)
+	return nil
+}
+
+// both has n requests answered by the bare loop, and then by the scheduler.
+func (r *decodeRun) both(ctx context.Context, t *decodeTimes, n int) error {
+	prompts := r.prompts(n)
+	cpu := processCPU()
+	ms, err := r.bare(prompts)
+	if err != nil {
+		return err
+	}
+	t.keep(fmt.Sprint("bare ", n), ms)
+	t.keep(fmt.Sprint("bare cpu ", n), r.perToken(processCPU()-cpu, n))
+	cpu = processCPU()
+	got, err := r.scheduled(ctx, prompts)
+	if err != nil {
+		return err
+	}
+	t.keep(fmt.Sprint("ours ", n), got.perToken)
+	t.keep(fmt.Sprint("ours cpu ", n), r.perToken(processCPU()-cpu, n))
+	if n == 1 {
+		t.alone = append(t.alone, got.first[0])
+	} else {
+		t.amidst = append(t.amidst, got.first...)
+	}
+	return nil
+}
+
+// timeRows holds the times of both ways against each other.
+func (r *decodeRun) timeRows(t *decodeTimes) []Row {
+	bound := slices.Min(t.alone) + float64(r.Concurrent-1)*t.best["step"]
 	many := fmt.Sprintf("%d at once", r.Concurrent)
 	of := func(what string) (ours, bare float64) {
 		name := fmt.Sprint(what, r.Concurrent)
-		return best["ours "+name], best["bare "+name]
+		return t.best["ours "+name], t.best["bare "+name]
 	}
 	ours, bare := of("")
 	cpu, bareCPU := of("cpu ")
 	return []Row{
 		Against(many, "ms per token", ours, "bare loop", bare, maxTogether),
-		Against("one alone", "ms per token", best["ours 1"], "bare loop", best["bare 1"], maxAlone),
-		Against(many, "first token p95 ms", Quantile(ttfts, 0.95), "idle + a step per request before it", bound, maxTTFT),
+		Against("one alone", "ms per token", t.best["ours 1"], "bare loop", t.best["bare 1"], maxAlone),
+		Against(many, "first token p95 ms", Quantile(t.amidst, 0.95), "idle + a step per request before it", bound, maxTTFT),
 		// CPU time tells what the scheduler costs also where other work takes the cores.
 		Against(many, "CPU ms per token", cpu, "bare loop", bareCPU, 0),
-		Against("one alone", "CPU ms per token", best["ours cpu 1"], "bare loop", best["bare cpu 1"], 0),
+		Against("one alone", "CPU ms per token", t.best["ours cpu 1"], "bare loop", t.best["bare cpu 1"], 0),
 		Absolute(many, "tokens per second", 1000/ours, 0),
-		Absolute("one alone", "tokens per second", 1000/best["ours 1"], 0),
-		Absolute(fmt.Sprintf("in company, of %d logits", logits), "other bits than alone", float64(differ), 0),
-	}, nil
+		Absolute("one alone", "tokens per second", 1000/t.best["ours 1"], 0),
+	}
 }

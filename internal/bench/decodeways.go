@@ -130,31 +130,17 @@ func (r *decodeRun) budgetStep() (float64, error) {
 // company answers prompts alone and then together, and counts the logits that have other bits.
 func (r *decodeRun) company(ctx context.Context) (differ, total int, err error) {
 	prompts := r.prompts(r.Concurrent)
-	ask := func(sched *batch.Scheduler, toks []int32, seen func(step int, l []float32)) error {
-		n := 0
-		return sched.Ask(ctx, []batch.Part{{Tokens: toks}}, func(l []float32) (int32, bool, error) {
-			seen(n, l)
-			n++
-			return likeliest(l), n < r.Answer/4, nil
-		})
+	alone, err := r.alone(ctx, prompts)
+	if err != nil {
+		return 0, 0, err
 	}
-	alone := make([][][]float32, len(prompts))
-	one := batch.New(r.run, batch.Config{StepTokens: math.MaxInt32})
-	for i, toks := range prompts {
-		err = ask(one, toks, func(_ int, l []float32) { alone[i] = append(alone[i], slices.Clone(l)) })
-		if err != nil {
-			one.Close()
-			return 0, 0, err
-		}
-	}
-	one.Close()
 	all := batch.New(r.run, batch.Config{StepTokens: r.StepTokens / 3})
 	defer all.Close()
 	errs := make([]error, len(prompts))
 	var wg sync.WaitGroup
 	for i, toks := range prompts {
 		wg.Go(func() {
-			errs[i] = ask(all, toks, func(step int, l []float32) { // one at a time, on the scheduler's goroutine
+			errs[i] = r.quarter(ctx, all, toks, func(step int, l []float32) { // one at a time, on the scheduler's goroutine
 				for k, v := range l {
 					if total++; math.Float32bits(v) != math.Float32bits(alone[i][step][k]) {
 						differ++
@@ -170,4 +156,28 @@ func (r *decodeRun) company(ctx context.Context) (differ, total int, err error) 
 		}
 	}
 	return differ, total, err
+}
+
+// alone answers prompts one after the other and returns the logits of each step of each.
+func (r *decodeRun) alone(ctx context.Context, prompts [][]int32) ([][][]float32, error) {
+	out := make([][][]float32, len(prompts))
+	one := batch.New(r.run, batch.Config{StepTokens: math.MaxInt32})
+	defer one.Close()
+	for i, toks := range prompts {
+		err := r.quarter(ctx, one, toks, func(_ int, l []float32) { out[i] = append(out[i], slices.Clone(l)) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// quarter asks for the first quarter of an answer and shows the logits of each step.
+func (r *decodeRun) quarter(ctx context.Context, sched *batch.Scheduler, toks []int32, seen func(step int, l []float32)) error {
+	n := 0
+	return sched.Ask(ctx, []batch.Part{{Tokens: toks}}, func(l []float32) (int32, bool, error) {
+		seen(n, l)
+		n++
+		return likeliest(l), n < r.Answer/4, nil
+	})
 }

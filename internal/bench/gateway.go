@@ -127,24 +127,9 @@ func (g Gateway) start(ctx context.Context, p *progress) (*fleetUnderTest, error
 
 // throughput compares requests per second with pictures.
 func (g Gateway) throughput(ctx context.Context, f *fleetUnderTest, p *progress) ([]Row, error) {
-	urls := map[string]string{"known": f.ours.url, "new": f.ours.url, "reverse": f.reverse.url, "direct": f.workers.Prefill}
-	if f.python != nil {
-		urls["python"] = f.python.url
-	}
-	if f.router != nil {
-		urls["router"] = f.router.url
-	}
+	urls := f.urls()
+	clients := g.clients(urls)
 	rates := map[string][]float64{}
-	clients := map[string][]*pictures{}
-	for name := range urls {
-		known := 0
-		if name == "known" {
-			known = g.Known
-		}
-		for i := range g.Concurrency {
-			clients[name] = append(clients[name], newPictures(g.BodyBytes, i, known))
-		}
-	}
 	order := []string{"known", "new", "reverse", "python", "router", "direct"}
 	for round := range g.Rounds + 1 { // the first warms up
 		for _, name := range order {
@@ -170,6 +155,33 @@ func (g Gateway) throughput(ctx context.Context, f *fleetUnderTest, p *progress)
 		at[name] = Quantile(rs, 0.5)
 	}
 	return g.rateRows(at, f.why), nil
+}
+
+// urls is where each load goes, by its name.
+func (f *fleetUnderTest) urls() map[string]string {
+	urls := map[string]string{"known": f.ours.url, "new": f.ours.url, "reverse": f.reverse.url, "direct": f.workers.Prefill}
+	if f.python != nil {
+		urls["python"] = f.python.url
+	}
+	if f.router != nil {
+		urls["router"] = f.router.url
+	}
+	return urls
+}
+
+// clients makes what each load sends.
+func (g Gateway) clients(urls map[string]string) map[string][]*pictures {
+	out := map[string][]*pictures{}
+	for name := range urls {
+		known := 0
+		if name == "known" {
+			known = g.Known
+		}
+		for i := range g.Concurrency {
+			out[name] = append(out[name], newPictures(g.BodyBytes, i, known))
+		}
+	}
+	return out
 }
 
 // rateRows holds the rates against each other.

@@ -11,9 +11,10 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // wireClient makes requests over one connection with as little work as can be, since it shares the machine with
@@ -102,34 +103,36 @@ func rate(ctx context.Context, url string, clients []*pictures, during time.Dura
 	ctx, cancel := context.WithTimeout(ctx, during)
 	defer cancel()
 	var done atomic.Int64
-	var wg sync.WaitGroup
-	errs := make(chan error, len(clients))
 	start := time.Now()
-	for _, p := range clients {
-		wg.Go(func() {
+	err := connected(ctx, url, len(clients), func(i int, c *wireClient) error {
+		for ctx.Err() == nil {
+			if err := c.post(clients[i].next()...); err != nil {
+				return err
+			}
+			done.Add(1)
+		}
+		return nil
+	})
+	return float64(done.Load()) / time.Since(start).Seconds(), err
+}
+
+// connected has n clients work at once, on a connection each, and returns the first error of one when all are done.
+func connected(ctx context.Context, url string, n int, work func(i int, c *wireClient) error) error {
+	var all errgroup.Group
+	for i := range n {
+		all.Go(func() error {
 			c, err := dialWire(ctx, url)
 			if err != nil {
-				errs <- err
-				return
+				return err
 			}
 			defer c.conn.Close()
-			for ctx.Err() == nil {
-				if err := c.post(p.next()...); err != nil {
-					errs <- err
-					return
-				}
-				done.Add(1)
-			}
+			return work(i, c)
 		})
 	}
-	wg.Wait()
-	took := time.Since(start)
-	select {
-	case err := <-errs:
-		return 0, fmt.Errorf("bench: %s: %w", url, err)
-	default:
+	if err := all.Wait(); err != nil {
+		return fmt.Errorf("bench: %s: %w", url, err)
 	}
-	return float64(done.Load()) / took.Seconds(), nil
+	return nil
 }
 
 // textBody is a request without media.
@@ -142,42 +145,29 @@ func paced(ctx context.Context, url string, perSecond int, during time.Duration)
 	n := int(during.Seconds() * float64(perSecond))
 	times := make([]float64, n)
 	var next atomic.Int64
-	var wg sync.WaitGroup
-	errs := make(chan error, clients)
 	start := time.Now()
-	for range clients {
-		wg.Go(func() {
-			c, err := dialWire(ctx, url)
-			if err != nil {
-				errs <- err
-				return
+	err := connected(ctx, url, clients, func(_ int, c *wireClient) error {
+		for ctx.Err() == nil {
+			i := int(next.Add(1)) - 1
+			if i >= n {
+				return nil
 			}
-			defer c.conn.Close()
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				due := start.Add(time.Duration(i) * time.Second / time.Duration(perSecond))
-				time.Sleep(time.Until(due))
-				// A timer wakes late by what has nothing to do with the server, and so on either way.
-				from := time.Now()
-				if late := from.Sub(due); late > time.Millisecond {
-					from = due // the client was busy with the request before
-				}
-				if err := c.post(textBody); err != nil {
-					errs <- err
-					return
-				}
-				times[i] = milliseconds(time.Since(from))
+			due := start.Add(time.Duration(i) * time.Second / time.Duration(perSecond))
+			time.Sleep(time.Until(due))
+			// A timer wakes late by what has nothing to do with the server, and so on either way.
+			from := time.Now()
+			if late := from.Sub(due); late > time.Millisecond {
+				from = due // the client was busy with the request before
 			}
-		})
-	}
-	wg.Wait()
-	select {
-	case err := <-errs:
-		return nil, fmt.Errorf("bench: %s: %w", url, err)
-	default:
+			if err := c.post(textBody); err != nil {
+				return err
+			}
+			times[i] = milliseconds(time.Since(from))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return times, ctx.Err()
 }

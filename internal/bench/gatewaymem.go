@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"sync"
 	"syscall"
 	"time"
 
@@ -32,28 +31,7 @@ func (g Gateway) memory(ctx context.Context, f *fleetUnderTest, p *progress) ([]
 	if err := resetPeak(pid); err != nil {
 		return []Row{Missing("memory", "peak per request in flight", err.Error())}, nil
 	}
-	if _, err := held(ctx, http.MethodPost, f.workers.Encoder, "?on=1"); err != nil {
-		return nil, err
-	}
-	var calls errgroup.Group
-	for i := range g.InFlight {
-		calls.Go(func() error {
-			c, err := dialWire(ctx, fresh.url)
-			if err != nil {
-				return err
-			}
-			defer c.conn.Close()
-			return c.post(newPictures(g.BodyBytes, 1000+i, 0).next()...)
-		})
-	}
-	err = waiting(ctx, f.workers.Encoder, g.InFlight)
-	if _, lifted := held(ctx, http.MethodPost, f.workers.Encoder, ""); err == nil {
-		err = lifted
-	}
-	if failed := calls.Wait(); err == nil {
-		err = failed
-	}
-	if err != nil {
+	if err := g.crowd(ctx, fresh.url, f.workers.Encoder); err != nil {
 		return nil, err
 	}
 	peak, err := statusMiB(pid, "VmHWM")
@@ -65,6 +43,27 @@ func (g Gateway) memory(ctx context.Context, f *fleetUnderTest, p *progress) ([]
 		Absolute(fmt.Sprintf("memory, %d in flight", g.InFlight), "peak per request, x of its body", share, maxBodyShare),
 		Absolute("memory", "resident before, MiB", before, 0),
 	}, nil
+}
+
+// crowd has requests with a picture in flight, until all of them wait at the Encoder, and then to their ends.
+func (g Gateway) crowd(ctx context.Context, url, encoder string) error {
+	if _, err := held(ctx, http.MethodPost, encoder, "?on=1"); err != nil {
+		return err
+	}
+	var calls errgroup.Group
+	calls.Go(func() error {
+		return connected(ctx, url, g.InFlight, func(i int, c *wireClient) error {
+			return c.post(newPictures(g.BodyBytes, 1000+i, 0).next()...)
+		})
+	})
+	err := waiting(ctx, encoder, g.InFlight)
+	if _, lifted := held(ctx, http.MethodPost, encoder, ""); err == nil {
+		err = lifted
+	}
+	if failed := calls.Wait(); err == nil {
+		err = failed
+	}
+	return err
 }
 
 // settled waits until a process has given back what it can, and returns its resident size.
@@ -99,14 +98,11 @@ const spareFiles = 200
 
 // streams measures streams that have begun and stand still, on a fresh gateway.
 func (g Gateway) streams(ctx context.Context, f *fleetUnderTest, p *progress) ([]Row, error) {
-	n := g.Streams
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+	most, err := mostStreams()
+	if err != nil {
 		return nil, err
 	}
-	if most := (int(min(limit.Max, 1<<30)) - spareFiles) / 2; n > most {
-		n = most
-	}
+	n := min(g.Streams, most)
 	p.step("opening %d streams", n)
 	fresh, err := f.launcher.front(ctx, f.workers)
 	if err != nil {
@@ -116,32 +112,8 @@ func (g Gateway) streams(ctx context.Context, f *fleetUnderTest, p *progress) ([
 	if _, err := held(ctx, http.MethodPost, f.workers.Prefill, "?on=1"); err != nil {
 		return nil, err
 	}
-	var mu sync.Mutex
-	var open []*wireClient
-	defer func() {
-		for _, c := range open {
-			c.conn.Close()
-		}
-	}()
-	var dials errgroup.Group
-	dials.SetLimit(64)
-	body := []byte(`{"model":"stub","stream":true,"messages":[{"role":"user","content":"What is this?"}]}`)
-	for range n {
-		dials.Go(func() error {
-			c, err := dialWire(ctx, fresh.url)
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			open = append(open, c)
-			mu.Unlock()
-			if err := c.send(body); err != nil {
-				return err
-			}
-			return firstEvent(c.in)
-		})
-	}
-	err = dials.Wait()
+	shut, err := openStreams(ctx, fresh.url, n)
+	defer shut()
 	if err == nil {
 		err = waiting(ctx, f.workers.Prefill, n)
 	}
@@ -158,6 +130,39 @@ func (g Gateway) streams(ctx context.Context, f *fleetUnderTest, p *progress) ([
 	name := fmt.Sprintf("%d idle streams", n)
 	target := maxStreamsMiB * float64(n) / float64(g.Streams)
 	return []Row{Absolute(name, "resident MiB", mib, target)}, nil
+}
+
+// mostStreams is how many streams a gateway that this process starts has descriptors for.
+func mostStreams() (int, error) {
+	var limit syscall.Rlimit
+	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
+	return (int(min(limit.Max, 1<<30)) - spareFiles) / 2, err
+}
+
+// openStreams begins n streams. With an error, too, the caller shuts what is open.
+func openStreams(ctx context.Context, url string, n int) (shut func(), err error) {
+	open := make([]*wireClient, n) // nil where none is
+	body := []byte(`{"model":"stub","stream":true,"messages":[{"role":"user","content":"What is this?"}]}`)
+	var dials errgroup.Group
+	dials.SetLimit(64)
+	for i := range n {
+		dials.Go(func() (err error) {
+			if open[i], err = dialWire(ctx, url); err != nil {
+				return err
+			}
+			if err := open[i].send(body); err != nil {
+				return err
+			}
+			return firstEvent(open[i].in)
+		})
+	}
+	return func() {
+		for _, c := range open {
+			if c != nil {
+				c.conn.Close()
+			}
+		}
+	}, dials.Wait()
 }
 
 // firstEvent reads the head of an answer and the first event of its stream.

@@ -58,25 +58,9 @@ func (o Overlap) Run(ctx context.Context) (Report, error) {
 	}
 	defer without.stop()
 	p.step("asking about pictures, on each in turn")
-	var on, off []float64
-	for i := range o.Rounds + 1 { // the first round warms up
-		file, err := painted(256, uint64(i))
-		if err != nil {
-			return Report{}, err
-		}
-		for _, side := range []struct {
-			fleet *running
-			into  *[]float64
-		}{{with, &on}, {without, &off}} {
-			took, err := askAfterText(ctx, side.fleet.url, i, file)
-			if err != nil {
-				return Report{}, err
-			}
-			if i > 0 {
-				*side.into = append(*side.into, took)
-			}
-		}
-		p.at(i, o.Rounds)
+	on, off, err := o.inTurns(ctx, p, with.url, without.url)
+	if err != nil {
+		return Report{}, err
 	}
 	name := fmt.Sprintf("%d tokens of text, then a fresh picture", overlapText)
 	return Report{
@@ -84,6 +68,29 @@ func (o Overlap) Run(ctx context.Context) (Report, error) {
 		Note: "modelled accelerator (" + overlapDevice + "); the fleets, the network and the bytes are real",
 		Rows: []Row{Against(name, "answer of one token, p50 ms", Quantile(on, 0.5), "--no-overlap", Quantile(off, 0.5), maxOverlapRatio)},
 	}, nil
+}
+
+// inTurns asks both fleets about each picture, one after the other, and returns how many milliseconds each took.
+func (o Overlap) inTurns(ctx context.Context, p *progress, with, without string) (on, off []float64, err error) {
+	for i := range o.Rounds + 1 { // the first round warms up
+		file, err := painted(256, uint64(i))
+		if err != nil {
+			return nil, nil, err
+		}
+		first, err := askAfterText(ctx, with, i, file)
+		if err != nil {
+			return nil, nil, err
+		}
+		second, err := askAfterText(ctx, without, i, file)
+		if err != nil {
+			return nil, nil, err
+		}
+		if i > 0 {
+			on, off = append(on, first), append(off, second)
+		}
+		p.at(i, o.Rounds)
+	}
+	return on, off, nil
 }
 
 // askAfterText asks for one token about a text and then a picture, and returns how many milliseconds it took.

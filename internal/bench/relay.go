@@ -106,44 +106,58 @@ func (b Relay) start(ctx context.Context) (r *relayRig, err error) {
 	if r.dir, err = os.MkdirTemp("", "afterimage-bench-"); err != nil {
 		return r, err
 	}
-	script := filepath.Join(r.dir, "relaypeer.py")
-	if err = os.WriteFile(script, relayScript, 0o600); err != nil {
-		return r, err
-	}
 	largest := 0
 	for _, size := range b.Sizes {
 		largest = max(largest, size)
 	}
+	if err = r.startPeers(ctx, b, largest); err != nil {
+		return r, err
+	}
+	if err = r.fill(largest); err != nil {
+		return r, err
+	}
+	r.client = consumer.New(consumer.Config{Logger: quietLog})
+	return r, nil
+}
+
+// startPeers starts vLLM's consumer, and its producer that delivers there, for payloads of at most largest bytes.
+func (r *relayRig) startPeers(ctx context.Context, b Relay, largest int) error {
+	script := filepath.Join(r.dir, "relaypeer.py")
+	if err := os.WriteFile(script, relayScript, 0o600); err != nil {
+		return err
+	}
 	port, err := freePort()
 	if err != nil {
-		return r, err
+		return err
 	}
 	env := vllmEnv(b.Env, b.Dir)
 	r.address = "tcp://127.0.0.1:" + port
 	args := []string{"-W", "ignore", script, "consumer", port, strconv.Itoa(4*largest + 64<<20)}
 	if r.consumer, err = startChild("vLLM's consumer", b.Python, args, env, func(line string) bool { return line == "ready" }); err != nil {
-		return r, err
+		return err
 	}
 	if err = r.consumer.await(ctx); err != nil {
-		return r, err
+		return err
 	}
 	socket := filepath.Join(r.dir, "push.sock")
 	args = []string{"-W", "ignore", script, "push", socket, r.address, strconv.Itoa(largest)}
-	if r.producer, err = connectPeer(ctx, "vLLM's producer", socket, b.Python, args, env); err != nil {
-		return r, err
+	r.producer, err = connectPeer(ctx, "vLLM's producer", socket, b.Python, args, env)
+	return err
+}
+
+// fill puts values of so many bytes into memory of ours.
+func (r *relayRig) fill(bytes int) (err error) {
+	if r.memory, err = arena.New(arena.Config{Name: "afterimage-bench", Bytes: int64(bytes)}); err != nil {
+		return err
 	}
-	if r.memory, err = arena.New(arena.Config{Name: "afterimage-bench", Bytes: int64(largest)}); err != nil {
-		return r, err
-	}
-	if r.values, err = r.memory.Reserve(largest); err != nil {
-		return r, err
+	if r.values, err = r.memory.Reserve(bytes); err != nil {
+		return err
 	}
 	for i, b := 0, r.values.Bytes(); i < len(b); i++ {
 		b[i] = byte(i) & 0x3f
 	}
 	r.values.Commit()
-	r.client = consumer.New(consumer.Config{Logger: quietLog})
-	return r, nil
+	return nil
 }
 
 // ours delivers an embedding from the arena, under a new name each time, and takes it back.
