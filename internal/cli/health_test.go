@@ -5,10 +5,8 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http/httptest"
 	"strings"
-	"syscall"
 	"testing"
 
 	"afterimage/internal/admin"
@@ -47,6 +45,8 @@ func TestHealth(t *testing.T) {
 	}
 	f(0, "encoder at http://"+well+": ok", map[string]string{"ENCODER": well})
 	f(0, "ok", map[string]string{"STORE": ":" + strings.Split(well, ":")[1]}) // which listens on all addresses
+	f(0, "ok", map[string]string{"STORE": "[::]:" + strings.Split(well, ":")[1]})
+	f(1, "encoder at http://[::1]:1: ", map[string]string{"ENCODER": "[::1]:1"}, "--role", "encoder")
 	f(1, "prefill at http://"+unready+": /readyz answers 503 Service Unavailable: draining", map[string]string{"PREFILL": unready})
 	f(0, "ok", map[string]string{"PREFILL": unready}, "--live")
 	f(1, "/livez answers 503", map[string]string{"GATEWAY": dead}, "--live")
@@ -59,33 +59,4 @@ func TestHealth(t *testing.T) {
 	f(2, "--role: ", nil, "--url", "http://"+well, "--role", "store")
 	f(2, "--timeout", nil, "--timeout", "0s")
 	f(2, "no such file", nil, "--config", "/does/not/exist")
-}
-
-// A role that listens on IPv6, on all addresses or on the loopback's alone, is found where its configuration has it.
-func TestHealthIPv6(t *testing.T) {
-	f := func(host, dialed string) {
-		t.Helper()
-		ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-		if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
-			t.Skipf("this host has no IPv6: %v", err)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := httptest.NewUnstartedServer(admin.Mux(admin.Role{}))
-		s.Listener.Close()
-		s.Listener = ln
-		s.Start()
-		defer s.Close()
-		_, port, _ := net.SplitHostPort(ln.Addr().String())
-		at, want := net.JoinHostPort(host, port), "encoder at http://"+net.JoinHostPort(dialed, port)+": ok\n"
-		if status, said := health(t, map[string]string{"ENCODER": at}, "--role", "encoder"); status != 0 || said != want {
-			t.Errorf("a role on %s: status %d and %q, want 0 and %q", at, status, said, want)
-		}
-		if status, said := health(t, nil, "--url", "http://"+net.JoinHostPort(dialed, port)); status != 0 {
-			t.Errorf("--url of a role on %s: status %d: %s", at, status, said)
-		}
-	}
-	f("::1", "::1") // first: it tells whether there is IPv6
-	f("::", "127.0.0.1")
 }
