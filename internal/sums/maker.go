@@ -6,7 +6,9 @@
 // times ("go test -bench . ./internal/sums").
 //
 // A text that comes while there are fewer than processors is computed as it comes. When there are more, what has come of
-// each is left where it lies until somebody computes, who takes those along of which most has come.
+// each is left where it lies until somebody computes, who takes those along of which most has come. Whoever waits for a
+// sum goes before texts of which more may come: there are always more of those, and what is left of a text in the end is
+// often too little to be taken along.
 //
 // A Maker may be used from any goroutine, a Sum by one at a time.
 package sums
@@ -59,7 +61,7 @@ func (m *Maker) Open() int {
 // due says whether s is computed while more of it may come: if as many texts are as there should be at once, so that no
 // processor does less than it could while others wait.
 func (m *Maker) due(s *Sum) bool {
-	if s.busy || s.left() < worth || m.computing >= m.most {
+	if s.busy || s.left() < worth || !m.free(s) {
 		return false
 	}
 	_, together := m.team(s)
@@ -127,8 +129,23 @@ func (m *Maker) end(s *Sum) {
 	m.next()
 }
 
-// next has the next sum that waits for a place among those that compute look for it. Whoever has computed and computes
-// no more calls it.
+// free says whether s may have a place among those that compute: if one is left when those that wait before it have
+// theirs.
+func (m *Maker) free(s *Sum) bool {
+	places := m.most - m.computing
+	for _, o := range m.waiting {
+		if o == s || places <= 0 {
+			break
+		}
+		if !o.busy {
+			places--
+		}
+	}
+	return places > 0
+}
+
+// next has the next sum that waits for a place among those that compute look for it. Whoever leaves a place, or does not
+// take one that it was to look for, calls it.
 func (m *Maker) next() {
 	for _, o := range m.waiting {
 		if !o.busy && m.computing < m.most {

@@ -64,13 +64,14 @@ func (s *Sum) Sum() (out [Size]byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for queued := false; s.busy || s.left() >= blockBytes; {
-		switch {
-		case !s.busy && m.computing < m.most:
+		if !s.busy && m.free(s) {
 			m.compute(s)
 			continue
-		case !queued:
+		}
+		if !queued {
 			m.waiting, queued = append(m.waiting, s), true
 		}
+		m.next()
 		s.turn.Wait()
 	}
 	m.end(s)

@@ -4,11 +4,9 @@ package sums
 
 import (
 	"crypto/sha256"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 )
@@ -130,71 +128,6 @@ func TestTeam(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestWait: who finds that enough compute waits, and goes on when one of them has ended.
-func TestWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := New()
-		text := make([]byte, stretch)
-		m.computing = m.most
-		ends := make(chan string, 2)
-		for range 2 {
-			s := m.Begin()
-			s.Grow(text)
-			go func() { ends <- fmt.Sprintf("%x", s.Sum()) }()
-		}
-		synctest.Wait()
-		m.mu.Lock()
-		if len(m.waiting) != 2 || len(ends) != 0 {
-			t.Errorf("%d wait, %d have ended", len(m.waiting), len(ends))
-		}
-		m.computing = 0
-		m.next()
-		m.mu.Unlock()
-		want := fmt.Sprintf("%x", sha256.Sum256(text))
-		if a, b := <-ends, <-ends; a != want || b != want {
-			t.Errorf("sums %s and %s, want %s", a, b, want)
-		}
-	})
-}
-
-// TestWaitTogether: when places become free at once, as many of those that wait go on.
-func TestWaitTogether(t *testing.T) {
-	defer func(f func(*lanes, int, int), b bool) { standIn, sideBySide = f, b }(standIn, sideBySide)
-	synctest.Test(t, func(t *testing.T) {
-		const places = 2
-		var computing atomic.Int32
-		goOn := make(chan struct{})
-		sideBySide, standIn = true, func(*lanes, int, int) {
-			computing.Add(1)
-			<-goOn
-		}
-		m := New()
-		m.most, m.computing = places, places
-		text := make([]byte, worth-1) // too short to be taken along
-		for range places + 1 {
-			s := m.Begin()
-			s.Grow(text)
-			go s.Sum()
-		}
-		synctest.Wait()
-		m.mu.Lock()
-		for range places {
-			m.computing--
-			m.next()
-		}
-		m.mu.Unlock()
-		synctest.Wait()
-		if n := computing.Load(); n != places {
-			t.Errorf("%d compute in %d places", n, places)
-		}
-		close(goOn)
-		synctest.Wait()
-		if n := computing.Load(); n < places+1 || m.Open() > 0 {
-			t.Errorf("in the end %d have computed and %d are open", n, m.Open())
-		}
-	})
 }
 
 // TestDrop: a sum that is given up while another goroutine computes of it waits for that.
