@@ -37,6 +37,7 @@ func testSums(t *testing.T) {
 					t.Errorf("a text of %d bytes: %x, want %x", len(text), got, want)
 				}
 				s.Drop() // does nothing
+				(*Sum)(nil).Drop()
 			}
 		})
 	}
@@ -89,6 +90,39 @@ func TestCompany(t *testing.T) {
 	for i, n := range []int{2 * stretch, worth + stretch, 2 * worth, worth} {
 		if sums[i].Sum() != sha256.Sum256(text[:n]) {
 			t.Errorf("wrong sum of text %d", i)
+		}
+	}
+}
+
+// TestDue: what comes is computed at once while there are processors for it, then in company only.
+func TestDue(t *testing.T) {
+	for _, c := range []struct {
+		processors, left int
+		others           []int // bytes left
+		want             bool
+	}{
+		{1, worth - 1, nil, false},
+		{1, worth, nil, true},
+		{1, worth, []int{worth - 1}, false},
+		{1, worth, []int{worth}, true},
+		{1, worth, []int{worth, worth, 0}, false},
+		{1, worth, []int{worth, worth, worth}, true},
+		{4, worth, []int{0, 0}, true},
+		{4, worth, []int{0, 0, 0}, false},
+		{4, worth, []int{worth, 0, 0}, true},
+	} {
+		m := New()
+		m.processors = c.processors
+		s := m.Begin()
+		s.text = make([]byte, c.left)
+		for _, n := range c.others {
+			m.Begin().text = make([]byte, n)
+		}
+		if m.due(s) != c.want {
+			t.Errorf("due is %t with %+v", !c.want, c)
+		}
+		if s.busy = true; m.due(s) {
+			t.Errorf("due while somebody computes, with %+v", c)
 		}
 	}
 }

@@ -5,11 +5,23 @@ package sums
 import (
 	"crypto/sha256"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 )
+
+// TestNew: half of the processors compute, and never only one.
+func TestNew(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for n, want := range map[int]int{1: 2, 2: 2, 4: 2, 8: 4} {
+		runtime.GOMAXPROCS(n)
+		if m := New(); m.processors != n || m.most != want {
+			t.Errorf("of %d processors %d compute, want %d of %d", m.processors, m.most, want, n)
+		}
+	}
+}
 
 // TestWait: who finds that enough compute waits, and goes on when one of them has ended.
 func TestWait(t *testing.T) {
@@ -72,6 +84,52 @@ func TestWaitTogether(t *testing.T) {
 		synctest.Wait()
 		if n := computing.Load(); n < places+1 || m.Open() > 0 {
 			t.Errorf("in the end %d have computed and %d are open", n, m.Open())
+		}
+	})
+}
+
+// TestGrowLeaves: who has computed of a text of which more may come leaves the place to who waits for a sum.
+func TestGrowLeaves(t *testing.T) {
+	defer func(f func(*lanes, int, int), b bool) { standIn, sideBySide = f, b }(standIn, sideBySide)
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		sideBySide, standIn = true, func(*lanes, int, int) { <-goOn }
+		m := New()
+		m.processors, m.most = 8, 1
+		grows, waits := m.Begin(), m.Begin()
+		go grows.Grow(make([]byte, worth))
+		synctest.Wait()
+		waits.Grow(make([]byte, worth-1))
+		go waits.Sum()
+		synctest.Wait()
+		close(goOn)
+		synctest.Wait()
+		if m.Open() != 1 {
+			t.Errorf("%d sums are open, want that of which more may come", m.Open())
+			m.mu.Lock()
+			m.next()
+			m.mu.Unlock()
+		}
+	})
+}
+
+// TestBusy: the owner of a sum does not compute of it while another goroutine does.
+func TestBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New()
+		s := m.Begin()
+		s.text, s.busy = make([]byte, stretch), true
+		made := make(chan [Size]byte)
+		go func() { made <- s.Sum() }()
+		synctest.Wait()
+		m.mu.Lock()
+		if s.done != 0 {
+			t.Error("did not wait")
+		}
+		s.took(0)
+		m.mu.Unlock()
+		if got := <-made; got != sha256.Sum256(s.text) {
+			t.Errorf("%x", got)
 		}
 	})
 }
