@@ -141,4 +141,10 @@ func TestNames(t *testing.T) {
 	if got := len(n.young.texts) + len(n.old.texts); got > maxNamed+1 {
 		t.Errorf("%d names kept, at most %d", got, maxNamed)
 	}
+	for i := range maxNamed + 10 {
+		n.put(uint64(i), 1, &named{}) // one quick hash, as somebody may contrive
+	}
+	if got := len(n.young.begun) + len(n.old.begun); got > maxNamed+1 {
+		t.Errorf("%d beginnings kept, at most %d", got, maxNamed)
+	}
 }

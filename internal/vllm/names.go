@@ -42,7 +42,7 @@ type named struct {
 }
 
 const (
-	// maxNamed is how many texts are remembered; each takes about 150 bytes.
+	// maxNamed is how many texts are remembered, and how many beginnings; a text and its own take about 150 bytes.
 	maxNamed = 1 << 16
 	// beginning is how much of a text tells whether it may have come before, and the length of the shortest text that
 	// is remembered.
@@ -169,7 +169,8 @@ func (n *names) put(begin, quick uint64, now *named) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.young.begun[begin], n.young.texts[quick] = struct{}{}, now
-	if len(n.young.texts) > maxNamed/2 {
+	// Texts that share a quick hash, as somebody may contrive, can begin in any number of ways.
+	if max(len(n.young.texts), len(n.young.begun)) > maxNamed/2 {
 		n.young, n.old = newGenerations(), n.young
 	}
 }
