@@ -8,7 +8,11 @@ import (
 	"encoding/binary"
 	"math/big"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"testing"
+
+	"afterimage/internal/admit"
 )
 
 // TestNH holds a block against the definition, in numbers of any size.
@@ -146,5 +150,22 @@ func TestNames(t *testing.T) {
 	}
 	if got := len(n.young.begun) + len(n.old.begun); got > maxNamed+1 {
 		t.Errorf("%d beginnings kept, at most %d", got, maxNamed)
+	}
+}
+
+// TestNoTapsWithoutRewriting: where media go on as they came, nobody takes the time to name them.
+func TestNoTapsWithoutRewriting(t *testing.T) {
+	for _, noRewrite := range []bool{false, true} {
+		f := newFront(t, func(c *Config) { c.NoRewrite = noRewrite })
+		r := httptest.NewRequest(http.MethodPost, pathChat, bytes.NewReader(chat(image("AAAA"))))
+		req := &request{path: pathChat, pass: admit.From(r.Context())}
+		if err := f.read(httptest.NewRecorder(), r, req); err != nil {
+			t.Fatal(err)
+		}
+		if got := req.env.Media[0].Tap != nil; got == noRewrite {
+			t.Errorf("a tap: %t, with no_rewrite %t", got, noRewrite)
+		}
+		req.leave()
+		req.memory.Release()
 	}
 }

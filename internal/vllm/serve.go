@@ -126,7 +126,11 @@ func (f *Front) read(w http.ResponseWriter, r *http.Request, req *request) error
 	}
 	taps := f.names.taps()
 	defer taps.drop()
-	env, bad := openai.ReadEnvelope(in, f.cfg.MaxMedia, taps.tap)
+	tap := taps.tap
+	if f.cfg.NoRewrite {
+		tap = nil // no names, and none of the time that they take
+	}
+	env, bad := openai.ReadEnvelope(in, f.cfg.MaxMedia, tap)
 	if bad != nil {
 		taps.drop() // Rest may give the memory back
 	}
