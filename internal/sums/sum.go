@@ -19,6 +19,7 @@ type Sum struct {
 	text  []byte // as far as it has come
 	done  int    // bytes that the state holds
 	state state
+	since int       // what had come of all texts when it began, or was last computed
 	busy  bool      // somebody computes
 	turn  sync.Cond // the sum is not busy any more, or may have the place of another
 }
@@ -33,7 +34,7 @@ func (m *Maker) Begin() *Sum {
 	s.state, s.turn.L = initial, &m.mu
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.open = append(m.open, s)
+	s.since, m.open = m.came, append(m.open, s)
 	return s
 }
 
@@ -47,6 +48,7 @@ func (s *Sum) Grow(text []byte) {
 	m := s.of
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.came += len(text) - len(s.text)
 	s.text = text
 	for m.due(s) {
 		m.compute(s)
@@ -102,6 +104,6 @@ func (s *Sum) left() int { return len(s.text) - s.done }
 // took notes that n blocks were taken in.
 func (s *Sum) took(n int) {
 	s.done += n * blockBytes
-	s.busy = false
+	s.since, s.busy = s.of.came, false
 	s.turn.Signal()
 }

@@ -127,6 +127,35 @@ func TestDue(t *testing.T) {
 	}
 }
 
+// TestSlow: a text of which little comes holds no other up for long, and counts again when it is computed.
+func TestSlow(t *testing.T) {
+	m := New()
+	m.processors = 2
+	slow, fast := m.Begin(), m.Begin()
+	text := make([]byte, 6*stretch)
+	left := func(when string, ofSlow, ofFast int) {
+		t.Helper()
+		if slow.left() != ofSlow || fast.left() != ofFast {
+			t.Errorf("%s: %d and %d bytes are left, want %d and %d", when, slow.left(), fast.left(), ofSlow, ofFast)
+		}
+	}
+	slow.Grow(text[:worth-1])
+	fast.Grow(text[:4*stretch-worth])
+	left("as much as is waited for", worth-1, 4*stretch-worth)
+	fast.Grow(text[:4*stretch])
+	left("more than that", worth-1, 0)
+	slow.Grow(text[:worth])
+	left("the slow one has something", worth, 0)
+	fast.Grow(text[:4*stretch+worth])
+	left("both have something", 0, 0)
+	fast.Grow(text[:5*stretch])
+	left("the slow one counts again", 0, stretch-worth)
+	slow.Sum()
+	slow = m.Begin()
+	fast.Grow(text)
+	left("another has begun", 0, 2*stretch-worth)
+}
+
 // TestTeam: a text is computed with those of which most is left: with one other, or with three.
 func TestTeam(t *testing.T) {
 	for _, c := range []struct {
