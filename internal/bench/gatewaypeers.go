@@ -13,8 +13,11 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+
+	"afterimage/internal/ports"
 )
 
 // contender is a gateway that is measured.
@@ -51,13 +54,8 @@ func (l launcher) start(ctx context.Context, name, binary string, args func(port
 
 // freePort returns a port of loopback that nobody listens at, for a program that cannot choose one itself.
 func freePort() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer ln.Close()
-	_, port, err := net.SplitHostPort(ln.Addr().String())
-	return port, err
+	port, err := ports.Take()
+	return strconv.Itoa(port), err
 }
 
 // vllmStubs starts the stub vLLM workers in a process of their own.

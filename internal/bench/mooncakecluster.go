@@ -17,9 +17,12 @@ import (
 
 // cluster starts a master and two mooncake_clients on free ports.
 func (r *mooncakeRig) cluster(ctx context.Context, b MooncakeBench) error {
-	at, err := freePorts(4)
-	if err != nil {
-		return err
+	var at [4]string
+	for i := range at {
+		var err error
+		if at[i], err = freePort(); err != nil {
+			return err
+		}
 	}
 	local := func(port string) string { return net.JoinHostPort("127.0.0.1", port) }
 	r.master, r.metrics, r.host, r.bare = local(at[0]), local(at[1]), local(at[2]), local(at[3])
@@ -65,25 +68,6 @@ func (c *child) listens(ctx context.Context, address string) error {
 		}
 		return true, conn.Close()
 	})
-}
-
-// freePorts returns n ports of 127.0.0.1 on which nobody listens, for programs that cannot say which one they
-// chose.
-func freePorts(n int) ([]string, error) {
-	var out []string
-	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer ln.Close() // held together, so that all differ
-		_, port, err := net.SplitHostPort(ln.Addr().String())
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, port)
-	}
-	return out, nil
 }
 
 // warm has the storage node write to most of its memory once: Mooncake does not fault it in.

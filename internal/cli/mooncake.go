@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"afterimage/internal/config"
+	"afterimage/internal/ports"
 	"afterimage/internal/store/mooncake"
 	"afterimage/internal/supervise"
 )
@@ -74,9 +75,11 @@ func upMooncake(l *config.Loaded, caches []string) ([]supervise.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := freeAddresses(3)
-	if err != nil {
-		return nil, err
+	var at [3]string // of the master, of its HTTP, of mooncake_client
+	for i := range at {
+		if at[i], err = ports.Address(); err != nil {
+			return nil, err
+		}
 	}
 	err = errors.Join(l.Set("mooncake.client", at[2], "up"), l.Set("mooncake.admin", at[1], "up"), l.Set("mooncake.client_ttl", upClientTTL.String(), "up"))
 	if err != nil {
@@ -113,18 +116,3 @@ func mooncakeSpec(name, program, dir string, stage int, address string, env []st
 
 func host(address string) string { h, _, _ := net.SplitHostPort(address); return h }
 func port(address string) string { _, p, _ := net.SplitHostPort(address); return p }
-
-// freeAddresses returns n addresses of 127.0.0.1 on which nobody listens, for programs that cannot say
-// which port they chose.
-func freeAddresses(n int) ([]string, error) {
-	var out []string
-	for range n {
-		ln, err := net.Listen("tcp", anyPort)
-		if err != nil {
-			return nil, err
-		}
-		defer ln.Close() // held together, so that all differ
-		out = append(out, ln.Addr().String())
-	}
-	return out, nil
-}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"afterimage/internal/config"
+	"afterimage/internal/ports"
 	"afterimage/internal/store/mooncake"
 	"afterimage/internal/supervise"
 )
@@ -125,7 +126,7 @@ func doctor(t *testing.T, env []string, args ...string) (string, int) {
 }
 
 func TestDoctorLooksForMooncake(t *testing.T) {
-	at, err := freeAddresses(1)
+	at, err := ports.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,9 +134,9 @@ func TestDoctorLooksForMooncake(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"master_server_address": "m:1", "protocol": "tcp", "color": 1}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, status := doctor(t, []string{config.MooncakeEnv + "=" + file}, "--store", "mooncake", "--mooncake-client", at[0])
+	out, status := doctor(t, []string{config.MooncakeEnv + "=" + file}, "--store", "mooncake", "--mooncake-client", at)
 	for _, want := range []string{"warn  MOONCAKE_CONFIG_PATH", "nothing reads color", "ok    MOONCAKE_CONFIG_PATH", "master m:1",
-		"fail  mooncake_client", "nobody listens at " + at[0], "-> start it: "} {
+		"fail  mooncake_client", "nobody listens at " + at, "-> start it: "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in:\n%s", want, out)
 		}
@@ -146,7 +147,7 @@ func TestDoctorLooksForMooncake(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"protocol": "tcp"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, _ = doctor(t, []string{config.MooncakeEnv + "=" + file}, "--store", "mooncake", "--mooncake-client", at[0])
+	out, _ = doctor(t, []string{config.MooncakeEnv + "=" + file}, "--store", "mooncake", "--mooncake-client", at)
 	if !strings.Contains(out, "warn  MOONCAKE_CONFIG_PATH  MOONCAKE_CONFIG_PATH: the file names no master_server_address") {
 		t.Errorf("a file without a master:\n%s", out)
 	}

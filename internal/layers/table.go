@@ -15,6 +15,7 @@ var Table = map[string]Rule{
 	"grammar":   {Layer: 0, Duty: "writes JSON schemas as grammars of llama.cpp"},
 	"gguf":      {Layer: 0, Duty: "reads and writes GGUF model files"},
 	"openai":    {Layer: 0, Duty: "the chat-completions wire: scan, splice, SSE, errors"},
+	"ports":     {Layer: 0, Duty: "TCP ports of loopback for programs that have to be given one"},
 	"sums":      {Layer: 0, Duty: "SHA-256 of texts while they come in, several side by side"},
 
 	"arena":   {Layer: 1, Duty: "off-heap memory, Buf, quarantine, loans"},

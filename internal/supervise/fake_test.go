@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"afterimage/internal/ports"
 )
 
 // The test binary plays the roles too: with envFake set it is a fake role, or a fake `up` over fake
@@ -154,12 +156,11 @@ func foreign(name string, stage int, address string) Spec {
 
 // freeAddress returns one of loopback that nobody listens on.
 func freeAddress() string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	at, err := ports.Address()
 	if err != nil {
 		panic(err)
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return at
 }
 
 // fakeUp supervises fake roles and a foreign program until a signal comes. It prints a line of JSON when all are ready.

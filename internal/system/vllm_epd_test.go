@@ -11,13 +11,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,6 +27,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"afterimage/internal/proxy"
+	"afterimage/internal/testkit"
 	"afterimage/internal/vllm"
 )
 
@@ -37,12 +38,7 @@ const vllmStart = 8 * time.Minute
 // the test.
 func runPeer(t *testing.T, args func(port string) []string) (url string, stop func()) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	ln.Close()
+	port := strconv.Itoa(testkit.FreePort(t))
 	argv := args(port)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = "../.."

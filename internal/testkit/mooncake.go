@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"afterimage/internal/ports"
 )
 
 // mooncakeVersion is the wheel that scripts/deps-mooncake.sh unpacks.
@@ -181,15 +183,15 @@ func mooncakeCommand(dir, program string, args ...string) *exec.Cmd {
 
 func arg[T int | int64](name string, v T) string { return fmt.Sprintf("--%s=%d", name, v) }
 
-// FreePort returns a port of 127.0.0.1 that nobody listens on.
+// FreePort returns a port of 127.0.0.1 that nobody listens at, and that nobody else is given before the test ends.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := ports.Take()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
+	t.Cleanup(func() { ports.Release(port) })
+	return port
 }
 
 // MooncakeDir returns the folder of Mooncake's programs, which make deps-mooncake unpacked.
