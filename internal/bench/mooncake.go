@@ -36,7 +36,7 @@ type MooncakeBench struct {
 
 // DefaultMooncakeBench returns the figures that the targets are stated for.
 func DefaultMooncakeBench() MooncakeBench {
-	return MooncakeBench{Peers: MooncakePeers(), Rounds: Rounds{Rounds: 5, Warmup: 5, Samples: 20},
+	return MooncakeBench{Peers: MooncakePeers(), Rounds: Rounds{Rounds: 5, Warmup: 10, Samples: 60},
 		Sizes: []int{16 << 10, 1 << 20, 30 << 20}, Counts: []int{1, 4}, SegmentBytes: 2 << 30}
 }
 

@@ -69,8 +69,9 @@ func (r *mooncakeRig) note() string {
 
 func (b MooncakeBench) run(rig *mooncakeRig, n, size int) *mooncakeRun {
 	rounds := b.Rounds
-	if bytes := n * size; bytes > nodeFrom*8 { // a tenth of a second each
-		rounds.Warmup, rounds.Samples = max(1, rounds.Warmup/3), max(1, rounds.Samples/3)
+	// Of the smaller ones as many as last for seconds: machines have slow spells of tenths of one.
+	if bytes := n * size; bytes > nodeFrom*8 { // up to a tenth of a second each
+		rounds.Warmup, rounds.Samples = max(1, rounds.Warmup/8), max(1, rounds.Samples/8)
 	}
 	return &mooncakeRun{mooncakeRig: rig, rounds: rounds, name: fmt.Sprintf("%dx%s", n, sizeName(size)), n: n, size: size}
 }
